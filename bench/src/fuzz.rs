@@ -31,6 +31,8 @@ use schema::{
 };
 use store::bolt::{self, Bolt};
 
+use crate::random::Random;
+
 /// What is read.
 pub(crate) const TARGETS: &[&str] = &[
     "json",
@@ -81,7 +83,7 @@ pub(crate) fn run(target: &str, time: time::Duration, seed: u64) -> Result<()> {
         let input = INPUT.lock().unwrap_or_else(PoisonError::into_inner);
         eprintln!("{panic}\n  for {:?}", String::from_utf8_lossy(&input));
     }));
-    let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    let mut random = Random::new(seed);
     let (began, mut inputs, mut taken) = (Instant::now(), 0_u64, 0_u64);
     while began.elapsed() < time {
         let mut input = corpus[random.below(corpus.len())].clone();
@@ -381,18 +383,6 @@ fn snapshot() -> Vec<u8> {
         [("key", Box::new(entries)), ("meta", Box::new(wide.into_iter()))];
     bolt::write(&mut file, buckets).expect("memory takes every write");
     file.into_inner()
-}
-
-/// A small generator of numbers, the same every time.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 >> 33).unwrap_or_default() % n.max(1)
-    }
 }
 
 fn damage(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {

@@ -6,6 +6,7 @@
 //!
 //! DIR holds upstream's `kube-apiserver` and `etcd`; without it, ours alone is measured.
 
+mod attack;
 mod curves;
 mod expressions;
 mod fuzz;
@@ -13,6 +14,7 @@ mod line;
 mod load;
 mod objects;
 mod peer;
+mod random;
 mod store;
 mod watches;
 
@@ -92,6 +94,16 @@ enum Part {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
+    /// What hostile requests do to a whole server.
+    Attack(attack::Arguments),
+    /// The process under attack: started by the attack itself.
+    #[command(hide = true)]
+    AttackChild {
+        #[arg(long)]
+        patience: u64,
+        #[arg(long)]
+        everything: bool,
+    },
     /// The store beside etcd.
     Store(store::Arguments),
 }
@@ -120,6 +132,10 @@ fn main() -> anyhow::Result<()> {
         Part::Objects => objects::measure(),
         Part::Fuzz { target, seconds, seed } => fuzz(&target, Duration::from_secs(seconds), seed),
         Part::Store(arguments) => store::run(&arguments),
+        Part::Attack(arguments) => attack::run(&arguments),
+        Part::AttackChild { patience, everything } => {
+            attack::child::run(attack::child::Settings { patience, everything })
+        }
         beside => tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?
@@ -153,7 +169,7 @@ async fn servers(part: Part) -> anyhow::Result<()> {
             curves::objects(Peer::ours(&ours).await?, objects).await?;
             curves::watchers(Peer::ours(&ours).await?).await?;
         }
-        Part::Expressions | Part::Objects | Part::Fuzz { .. } | Part::Store(_) => {}
+        _ => {}
     }
     Ok(())
 }

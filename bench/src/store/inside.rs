@@ -33,8 +33,8 @@ impl Resident<Bytes> for Bare {
         vec![Topic::All]
     }
 
-    fn weight(&self, object: &Bytes) -> usize {
-        object.len()
+    fn weight(&self, old: Option<&Bytes>, new: Option<&Bytes>) -> usize {
+        new.or(old).map_or(0, Bytes::len)
     }
 }
 

@@ -9,7 +9,7 @@ pub(crate) fn first(meta: &mut ObjectMeta) {
 
 /// The next generation if what is desired has `changed`, else the same.
 pub(crate) fn next(meta: &mut ObjectMeta, old: &ObjectMeta, changed: bool) {
-    meta.set_generation(old.generation() + i64::from(changed));
+    meta.set_generation(old.generation().saturating_add(changed.into()));
 }
 
 /// Whether what is desired is not as it was before.

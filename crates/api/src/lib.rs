@@ -23,6 +23,7 @@ pub mod lifecycle;
 pub mod meta;
 pub mod networking;
 pub mod node;
+pub mod parts;
 pub mod policy;
 pub mod possession;
 pub mod rbac;

@@ -121,8 +121,9 @@ fn go_name(name: &str) -> String {
             return format!("{go}{rest}");
         }
     }
-    let (first, rest) = name.split_at(name.len().min(1));
-    format!("{}{rest}", first.to_uppercase())
+    let mut rest = name.chars();
+    let first: String = rest.next().into_iter().flat_map(char::to_uppercase).collect();
+    format!("{first}{}", rest.as_str())
 }
 
 /// An object of a type that has names for JSON: as it is.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use api::{core::Service, discovery::EndpointSlice};
-use client::{Pem, Tcp, Tls};
+use client::{Addresses, Pem, Tcp, Tls};
 use http::{HeaderValue, header::USER_AGENT};
 use object::{Bytes, Status, Value, View, selector::Selector};
 use server::{Page, Registry, Remote, Selection};
@@ -113,11 +113,17 @@ pub(crate) fn endpoint(
     let mut targets = Vec::new();
     for slice in &slices.items {
         let slice = EndpointSlice::view(&slice.object);
+        if slice.address_type() == "FQDN" {
+            continue; // anybody could name this machine
+        }
         let port = slice.ports().find(|target| target.name() == own.name());
         let Some(port) = port.and_then(api::discovery::EndpointPort::port) else { continue };
         for endpoint in slice.endpoints().iter() {
             if endpoint.conditions().ready() != Some(false) {
-                targets.extend(endpoint.addresses().iter().map(|ip| (ip.to_owned(), port)));
+                let global =
+                    |ip: &&str| ip.parse().is_ok_and(|ip| Addresses::GlobalUnicast.allow(ip));
+                let addresses = endpoint.addresses().iter().filter(global);
+                targets.extend(addresses.map(|ip| (ip.to_owned(), port)));
             }
         }
     }

@@ -55,7 +55,7 @@ impl Condition<'_> {
         wanted["status"]["conditions"] = self.find(object).cloned().into_iter().collect();
         self.put(&mut wanted, &Time::text(registry.clock().now()));
         let own = User::new("system:apiserver", &["system:masters"]);
-        let applied = Applied { object: &wanted, force: true };
+        let applied = Applied { object: &wanted, force: true, creates: false };
         let mut call = Call::new(own, manager);
         registry.apply(&mut call, served, ("", name), "status", applied).await.map(drop)
     }

@@ -305,6 +305,9 @@ pub struct Config {
     pub(crate) tracing: Option<TracingConfig>,
     pub(crate) egress: Egress,
     pub(crate) emulation: Emulation,
+    /// Parts that the cluster lacks, by name: objects that need one are taken with a warning.
+    /// Unknown to a server that runs alone.
+    pub lacking: Vec<&'static str>,
     event_ttl: Duration,
 }
 
@@ -361,6 +364,7 @@ impl Config {
             tracing,
             egress,
             emulation,
+            lacking: Vec::new(),
             event_ttl,
         };
         config.check_emulated()?;

@@ -81,7 +81,16 @@ pub(crate) fn gates(said: &[String], kinds: &[Definition], emulation: Emulation)
         for name in group.names {
             let then = group.then(name, emulation);
             let all = of_stage(then.stage).filter(|_| !then.locked && belongs(name, kinds));
-            let on = chosen.get(name).copied().or(all).unwrap_or(then.on);
+            let on = chosen.get(name).copied().or(all);
+            if NOT_DONE.contains(name) {
+                ensure!(
+                    on != Some(true),
+                    "feature gate {name} cannot be set to true: this server does not have what it turns on"
+                );
+                off.push(*name);
+                continue;
+            }
+            let on = on.unwrap_or(then.on);
             if on != then.on && !belongs(name, kinds) {
                 bail!("feature gate {name} cannot be set to {on}: this server has no such switch");
             }
@@ -156,12 +165,31 @@ pub(crate) const LOG_STREAMS: &str = "LoggingAlphaOptions";
 /// What is logged may be JSON.
 pub(crate) const LOG_JSON: &str = "LoggingBetaOptions";
 
+/// A stream into a pod needs the right to create one, even where it begins with GET.
+pub(crate) const STREAMS_NEED_CREATE: &str = "AuthorizePodWebsocketUpgradeCreatePermission";
+/// Who shows nothing gets one request for each connection of HTTP/2.
+pub(crate) const CLOSE_ANONYMOUS: &str = "UnauthenticatedHTTP2DOSMitigation";
+/// A certificate may say a user's UID.
+pub(crate) const CERTIFICATE_UID: &str = "AllowParsingUserUIDFromCertAuth";
+
+/// Parts of a ResourceClaim's status need rights of their own.
+pub(crate) const CLAIM_STATUS_RIGHTS: &str = "DRAResourceClaimGranularStatusAuthorization";
+
+/// What upstream's API server does by default and this one does not. They are off, say so, and
+/// cannot be turned on.
+const NOT_DONE: &[&str] =
+    &["PersistentVolumeClaimUnusedSinceTime", "UnknownVersionInteroperabilityProxy"];
+
 /// What this server itself can do or leave.
 const SWITCHES: &[&str] = &[
     CBOR,
     MANIFESTS,
     LOG_STREAMS,
     LOG_JSON,
+    STREAMS_NEED_CREATE,
+    CLOSE_ANONYMOUS,
+    CERTIFICATE_UID,
+    CLAIM_STATUS_RIGHTS,
     "AllowInsecureKubeletCertificateSigningRequests",
     "PodTopologyLabelsAdmission",
     "ServiceAccountNodeAudienceRestriction",
@@ -520,6 +548,12 @@ mod tests {
         );
         assert!(told("GenericWorkload=maybe").starts_with("invalid value of GenericWorkload"));
         assert!(told("EventedPLEG=true").contains("no such switch"));
+        for name in NOT_DONE {
+            let said = told(&format!("{name}=true"));
+            assert!(said.contains("does not have what it turns on"), "{said}");
+            assert!(!of(&format!("{name}=false")).expect("so it is").is_on(name));
+            assert!(!of("").expect("nothing").is_on(name), "{name} is not reported as on");
+        }
     }
 
     #[test]
@@ -546,6 +580,9 @@ mod tests {
         assert!(of("kube:GenericWorkload=true").expect("known").is_on("GenericWorkload"));
         assert!(of("AllAlpha=true").expect("all").is_on("CompositePodGroup"));
         assert!(of("AllAlpha=true").expect("all").is_on(CBOR));
+        assert!(of("").expect("nothing").is_on(STREAMS_NEED_CREATE));
+        let off = format!("{STREAMS_NEED_CREATE}=false");
+        assert!(!of(&off).expect("a switch").is_on(STREAMS_NEED_CREATE));
         assert!(
             !of("AllAlpha=true,CompositePodGroup=false").expect("one").is_on("CompositePodGroup")
         );

@@ -14,6 +14,7 @@ use crate::{
         Tokens,
     },
     config::duration,
+    features::CERTIFICATE_UID,
     reload::{self, Followed, Task},
     remote::from_kubeconfig,
     serving::Believed,
@@ -46,7 +47,8 @@ pub(crate) fn authenticators(
     }));
     let trust = believed.clients.clone();
     let left = believed.left.clone();
-    all.push(Arc::new(Certificates { trust, clock: clock.clone(), left }));
+    let with_uid = config.gates.is_on(CERTIFICATE_UID);
+    all.push(Arc::new(Certificates { trust, clock: clock.clone(), left, with_uid }));
     if let Some(path) = &flags.basic_auth_file {
         let users = PasswordFile::parse(&reload::text(path)?).context("--basic-auth-file")?;
         all.push(Arc::new(users));

@@ -51,5 +51,5 @@ pub fn front_proxy(headers: &HeaderMap) -> Option<User> {
         groups: name("x-remote-group"),
         extra_prefixes: name("x-remote-extra-"),
     };
-    names.user(headers)
+    names.user(headers).ok().flatten()
 }

@@ -51,7 +51,8 @@ impl Followed {
             }
             let names: Vec<_> = self.files.iter().map(|file| file.display().to_string()).collect();
             let files = names.join(", ");
-            match change() {
+            let changed = panics::catch("reload", &mut change);
+            match changed.unwrap_or_else(|why| Err(why.into())) {
                 Ok(()) => tracing::info!(files, "changed, and taken over"),
                 Err(error) => {
                     let error = format!("{error:#}");

@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use client::{Pem, Tls as ClientTls};
-use object::Clock;
+use object::{Clock, Value, yaml::to_yaml};
 use pki::{Authority, Cluster, Dir, Leaf, Pair, Rotating, ServerNames, Trust};
 use server::{Registry, Tls};
 use tracing::{error, info};
@@ -175,13 +175,27 @@ pub(crate) fn kubeconfig(
     let data = |text: String| STANDARD.encode(text);
     let (ca, certificate, key) =
         (data(cluster.ca.certificate_pem()), data(pair.certificate_pem()), data(pair.key_pem()));
-    Ok(format!(
-        "apiVersion: v1\nkind: Config\nclusters:\n- name: tiphys\n  cluster:\n    server: {server}\n    \
-         certificate-authority-data: {ca}\nusers:\n- name: {user}\n  user:\n    \
-         client-certificate-data: {certificate}\n    client-key-data: {key}\ncontexts:\n- name: \
-         {user}@tiphys\n  context:\n    cluster: tiphys\n    user: {user}\ncurrent-context: \
-         {user}@tiphys\n"
-    ))
+    let named = |name: &str, of: &str, what: Value| {
+        let mut entry = Value::object();
+        entry["name"] = name.into();
+        entry[of] = what;
+        [entry].into_iter().collect::<Value>()
+    };
+    let fields = |fields: &[(&'static str, &str)]| {
+        let mut object = Value::object();
+        fields.iter().for_each(|(name, value)| object[*name] = (*value).into());
+        object
+    };
+    let context = format!("{user}@tiphys");
+    let mut file = fields(&[("apiVersion", "v1"), ("kind", "Config")]);
+    let server = fields(&[("server", server), ("certificate-authority-data", &ca)]);
+    file["clusters"] = named("tiphys", "cluster", server);
+    let shown = fields(&[("client-certificate-data", &certificate), ("client-key-data", &key)]);
+    file["users"] = named(user, "user", shown);
+    let both = fields(&[("cluster", "tiphys"), ("user", user)]);
+    file["contexts"] = named(&context, "context", both);
+    file["current-context"] = context.into();
+    Ok(to_yaml(&file))
 }
 
 /// How kubelets are told who calls. Files are read for each connection, so that what is

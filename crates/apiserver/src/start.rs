@@ -33,7 +33,7 @@ use crate::{
     config::duration,
     crds::{Crds, Webhooks},
     expressions,
-    features::{CBOR, Enabled},
+    features::{CBOR, CLOSE_ANONYMOUS, Enabled, STREAMS_NEED_CREATE},
     flow::{self, Fairness},
     handlers::{self, Debug, Kubelets, Logs, Tools},
     health::{Part, Progress},
@@ -106,6 +106,7 @@ pub async fn start_on(config: Config, listener: Option<TcpListener>) -> Result<R
 }
 
 /// The same, on other ground than the flags say.
+#[expect(clippy::too_many_lines, reason = "all parts, one after the other")]
 pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     let Ground { storage, entry, clock } = ground;
     let flags = &config.flags;
@@ -128,6 +129,7 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     let compile: Arc<dyn CompileRules> = Arc::new(cel::Rules);
     let opened = storage.open(&config, &clock, &compile)?;
     let registry = opened.registry.clone();
+    registry.lack(config.lacking.iter().copied());
     let services = Services::open(&registry, &config.services, config.node_ports.clone())?;
     let services = Arc::new(services);
     registry.claim_with(services.clone());
@@ -274,6 +276,7 @@ fn wired(
             within: flags.whole.kubelet_within()?,
             through: config.egress.cluster.clone(),
             logs: logs.clone(),
+            streams_need_create: config.gates.is_on(STREAMS_NEED_CREATE),
         },
     };
     server.handlers = handlers::handlers(&tools);
@@ -419,7 +422,7 @@ fn auditor(config: &Config) -> Result<Auditing> {
     let flags = &config.flags;
     let mut auditing = Auditing::default();
     let Some(policy) = &flags.audit_policy_file else { return Ok(auditing) };
-    let mut sinks: Vec<Arc<dyn audit::Sink>> = Vec::new();
+    let mut sinks: Vec<(Arc<dyn audit::Sink>, bool)> = Vec::new();
     if let Some(path) = &flags.audit_log_path {
         let rotation = audit::Rotation {
             megabytes: flags.audit_log_maxsize,
@@ -437,14 +440,15 @@ fn auditor(config: &Config) -> Result<Auditing> {
             }
             None => file,
         };
-        sinks.push(cut(sink, flags.audit.log_largest()));
+        let strict = flags.audit.audit_log_mode == "blocking-strict";
+        sinks.push((cut(sink, flags.audit.log_largest()), strict));
     }
     if let Some(path) = &flags.audit_webhook_config_file {
         let wait = duration(&flags.audit_webhook_batch_max_wait)?;
         let batching = flags.audit.webhook_batching(flags.audit_webhook_batch_max_size, wait)?;
         let remote = crate::remote::from_kubeconfig(path, &config.egress)?;
         let (webhook, sender) = audit::AuditWebhook::new(remote, batching, flags.audit.backoff()?);
-        sinks.push(cut(webhook, flags.audit.webhook_largest()));
+        sinks.push((cut(webhook, flags.audit.webhook_largest()), false));
         auditing.sender = Some(sender);
     }
     auditing.auditor = Some(Arc::new(audit::Auditor::new(policy, sinks)?));
@@ -482,7 +486,15 @@ fn own_address() -> IpAddr {
 }
 
 fn server_config(config: &Config, advertise: SocketAddr) -> Result<server::Config> {
-    let connections = &config.flags.connections;
+    let (flags, connections) = (&config.flags, &config.flags.connections);
+    let identity_headers = server::IdentityHeaders::default().and(
+        &[
+            &flags.requestheader_username_headers,
+            &flags.requestheader_uid_headers,
+            &flags.requestheader_group_headers,
+        ],
+        &flags.requestheader_extra_headers_prefix,
+    );
     let limits = server::Limits {
         reads: config.flags.max_requests_inflight,
         writes: config.flags.max_mutating_requests_inflight,
@@ -494,6 +506,8 @@ fn server_config(config: &Config, advertise: SocketAddr) -> Result<server::Confi
         anonymous: false, // an authenticator of its own lets them in
         advertise: advertise.to_string(),
         edge: connections.edge()?,
+        identity_headers,
+        close_anonymous: config.gates.is_on(CLOSE_ANONYMOUS),
         shutdown: connections.shutdown()?,
         cbor: config.gates.is_on(CBOR),
         version: config.flags.whole.reported_version()?.to_owned(),

@@ -147,6 +147,16 @@ impl Expr {
         }
     }
 
+    /// Whether its parts nest deeper than `limit` levels.
+    pub(crate) fn exceeds(&self, limit: usize) -> bool {
+        limit == 0 || self.children().into_iter().any(|part| part.exceeds(limit - 1))
+    }
+
+    /// How deep its parts nest.
+    pub(crate) fn height(&self) -> usize {
+        1 + self.children().into_iter().map(Self::height).max().unwrap_or(0)
+    }
+
     /// Calls `visit` with every node, parents first.
     pub(crate) fn walk<'a>(&'a self, visit: &mut impl FnMut(&'a Expr)) {
         visit(self);

@@ -86,6 +86,12 @@ impl Checker<'_> {
             }
             Kind::Fold(fold) => self.fold(fold),
         };
+        let ty = if self.bound.is_too_large(&ty) {
+            self.report(id, "the type of the expression exceeded max depth".to_owned());
+            Type::Error
+        } else {
+            ty
+        };
         self.checked.types[id] = ty.clone();
         ty
     }

@@ -110,7 +110,7 @@ impl<'a> Device<'a> {
             ("attributes".into(), attributes),
             ("capacity".into(), capacity),
         ];
-        Ok(Value::Message(Arc::new(Message { name: "kubernetes.DRADevice".into(), fields })))
+        Ok(Value::Message(Arc::new(Message::new("kubernetes.DRADevice".into(), fields))))
     }
 
     /// Entries by the domain of their names, which is the driver's if they name none. A
@@ -131,7 +131,7 @@ impl<'a> Device<'a> {
         let domains = domains
             .into_iter()
             .map(|(domain, entries)| (key(domain), Value::Map(Map::from(entries))));
-        Ok(Value::Map(Map::Open(Arc::new(domains.collect()))))
+        Ok(Value::Map(Map::open(domains.collect())))
     }
 }
 

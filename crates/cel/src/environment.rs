@@ -5,6 +5,8 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
+use schema::effort;
+
 use crate::{
     check::check,
     function::Functions,
@@ -123,6 +125,12 @@ impl Environment {
 
     /// Compiles `source`; the error is upstream's.
     pub fn compile(self: &Arc<Self>, source: &str) -> Result<Program, Errors> {
+        let length = source.len() as u64;
+        if let Err(why) = effort::spend(20 + length / 2) {
+            let mut problems = Problems::default();
+            problems.add(None, why.to_string());
+            return Err(problems.show(source));
+        }
         let mut ast = syntax::parse(source, self.macros)?;
         let mut problems = Problems::default();
         let checked = check(&mut ast, self, &mut problems);

@@ -2,6 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use object::depth;
+use schema::pattern::Pattern;
+
 use crate::{
     ast::{ACCUMULATOR, Call, Element, Entry, Expr, Field, Fold, Id, Kind, Literal},
     cost,
@@ -33,6 +36,13 @@ impl<'a> Context<'a> {
     pub(crate) fn charge(&mut self, cost: u64) -> Result<(), Error> {
         self.spent = self.spent.saturating_add(cost);
         if self.spent > self.budget { Err(Error::cost()) } else { Ok(()) }
+    }
+
+    /// A pattern, compiled if it was not compiled with the expression.
+    pub(crate) fn pattern(&mut self, text: &str) -> Result<Result<Pattern, String>, Error> {
+        let (pattern, cost) = self.patterns.get(text);
+        self.charge(cost)?;
+        Ok(pattern)
     }
 
     pub(crate) fn give_back(&mut self, cost: u64) {
@@ -230,14 +240,14 @@ impl<'a> Evaluator<'a> {
             None => apply(&mut self.context, &call.function, overloads, &mut args, known),
         };
         self.context.charge(cost::after(&call.function, only, outcome.as_ref().ok()))?;
-        outcome
+        outcome.and_then(shallow)
     }
 
     /// What an expression makes costs, whether it succeeds or not.
     fn make(&mut self, cost: u64, made: Outcome<'a>) -> Outcome<'a> {
         match made {
             Err(error) if error.is_final() => Err(error),
-            made => self.context.charge(cost).and(made),
+            made => self.context.charge(cost).and(made).and_then(shallow),
         }
     }
 
@@ -276,7 +286,7 @@ impl<'a> Evaluator<'a> {
             }
         }
         let name = name.strip_prefix('.').unwrap_or(name).into();
-        Ok(Value::Message(Arc::new(Message { name, fields: made })))
+        Ok(Value::Message(Arc::new(Message::new(name, made))))
     }
 
     fn fold(&mut self, fold: &'a Fold) -> Outcome<'a> {
@@ -355,6 +365,14 @@ impl<'a> Evaluator<'a> {
             }
         }
     }
+}
+
+/// A value, unless it nests too deep.
+fn shallow(value: Value<'_>) -> Outcome<'_> {
+    if usize::from(value.height()) > depth::MAX {
+        return Err(Error::new(format!("value exceeded max depth of {}", depth::MAX)));
+    }
+    Ok(value)
 }
 
 /// Whether an expression is a list of simple values that stand there, of such a size.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use object::depth;
+
 use crate::{
     ast::{Ast, Expr, Id, Kind, Literal},
     check::Checked,
@@ -32,6 +34,7 @@ pub struct Program {
     environment: Arc<Environment>,
     cost: Estimate,
     flaw: Option<Error>,
+    height: usize,
 }
 
 impl Program {
@@ -41,7 +44,13 @@ impl Program {
         let mut plan =
             Plan { checked: &checked, environment: &environment, patterns: &mut patterns };
         let flaw = plan.fold(&mut ast.root).err();
-        Self { ast, checked, patterns, environment, cost, flaw }
+        let height = ast.root.height();
+        Self { ast, checked, patterns, environment, cost, flaw, height }
+    }
+
+    /// How deep the expression nests: so deep its evaluation recurses.
+    pub(crate) fn height(&self) -> usize {
+        self.height
     }
 
     pub fn output_type(&self) -> &Type {
@@ -190,7 +199,12 @@ impl<'a> Bindings<'a> {
 impl Value<'_> {
     /// The value as a tree, where JSON can say it.
     pub fn to_tree(&self) -> Result<object::Value, Error> {
-        to_tree(self)
+        let tree = to_tree(self)?;
+        if depth::exceeds(&tree, depth::MAX_DOCUMENT) {
+            let max = depth::MAX_DOCUMENT;
+            return Err(Error::new(format!("value exceeded max depth of {max}")));
+        }
+        Ok(tree)
     }
 }
 

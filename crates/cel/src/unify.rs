@@ -3,36 +3,71 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use object::depth;
+
 use crate::types::Type;
 
 /// What parameters stand for, as far as is known.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bound {
     types: HashMap<Arc<str>, Type>,
+    /// What the assignment in progress has changed, and what was there before.
+    changes: Vec<(Arc<str>, Option<Type>)>,
 }
+
+/// How many parts a type may have, and how deep they may nest: a chain of macros can make a type
+/// that grows with each link, or doubles.
+const MOST_PARTS: usize = 500;
 
 impl Bound {
     pub(crate) fn set(&mut self, param: &Arc<str>, to: Type) {
-        self.types.insert(param.clone(), to);
+        let before = self.types.insert(param.clone(), to);
+        self.changes.push((param.clone(), before));
     }
 
     /// Whether `a` is assignable to `b`; only then is anything remembered.
     pub(crate) fn assign(&mut self, a: &Type, b: &Type) -> bool {
-        let mut trial = self.clone();
-        let fits = trial.fits(a, b);
-        if fits {
-            *self = trial;
+        self.changes.clear();
+        let fits = self.fits(a, b);
+        self.keep(fits)
+    }
+
+    pub(crate) fn assign_all(&mut self, a: &[Type], b: &[Type]) -> bool {
+        self.changes.clear();
+        let fits = self.fit_all(a, b);
+        self.keep(fits)
+    }
+
+    /// Undoes what was changed, unless it `fits`.
+    fn keep(&mut self, fits: bool) -> bool {
+        for (param, before) in self.changes.drain(..).rev().filter(|_| !fits) {
+            match before {
+                Some(before) => self.types.insert(param, before),
+                None => self.types.remove(&param),
+            };
         }
         fits
     }
 
-    pub(crate) fn assign_all(&mut self, a: &[Type], b: &[Type]) -> bool {
-        let mut trial = self.clone();
-        let fits = trial.fit_all(a, b);
-        if fits {
-            *self = trial;
+    /// Whether a type with all that is known put in has more parts than types may have, or nests
+    /// deeper than values may.
+    pub(crate) fn is_too_large(&self, ty: &Type) -> bool {
+        let mut left = MOST_PARTS;
+        !self.counts(ty, depth::MAX, &mut left)
+    }
+
+    fn counts(&self, ty: &Type, depth: usize, left: &mut usize) -> bool {
+        let (Some(depth), Some(fewer)) = (depth.checked_sub(1), left.checked_sub(1)) else {
+            return false;
+        };
+        *left = fewer;
+        match ty {
+            Type::Param(name) => self.types.get(name).is_none_or(|to| self.counts(to, depth, left)),
+            Type::List(of) | Type::Type(Some(of)) => self.counts(of, depth, left),
+            Type::Map(of) => self.counts(&of.0, depth, left) && self.counts(&of.1, depth, left),
+            Type::Opaque(_, params) => params.iter().all(|of| self.counts(of, depth, left)),
+            _ => true,
         }
-        fits
     }
 
     /// `ty` with everything known put in; what is not known becomes dyn if `dynamic`.

@@ -7,7 +7,7 @@ use http::{
     HeaderMap, HeaderValue, Method, Request, StatusCode, Uri,
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, USER_AGENT, WARNING},
 };
-use object::{Cause, Text, Value};
+use object::{Cause, Text, Value, bounded_wait};
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::debug;
 
@@ -175,7 +175,7 @@ impl Client {
 fn patience(answer: &Response) -> Option<Duration> {
     let busy = answer.status == StatusCode::TOO_MANY_REQUESTS || answer.status.is_server_error();
     let after = answer.headers.get(RETRY_AFTER).filter(|_| busy)?;
-    Some(Duration::from_secs(after.to_str().ok()?.parse().ok()?))
+    Some(bounded_wait(Duration::from_secs(after.to_str().ok()?.parse().ok()?)))
 }
 
 /// The text of a Warning header: `299 - "text"`, with its quotes escaped.

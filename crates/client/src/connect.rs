@@ -5,7 +5,7 @@ use std::{
     fmt,
     fs::File,
     io::{self, ErrorKind},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     os::fd::AsRawFd,
     path::{Path, PathBuf},
     pin::Pin,
@@ -79,7 +79,43 @@ pub struct Tcp {
     pub tls: Option<Arc<Tls>>,
     /// Who stands between.
     pub proxy: Option<Proxy>,
+    /// Which addresses may be dialled.
+    pub allowed: Addresses,
     authority: String,
+}
+
+/// Addresses that may be dialled for somebody else. They are looked at after the name was
+/// resolved, and what was looked at is what is dialled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Addresses {
+    #[default]
+    All,
+    /// Global unicast as Go says it: not this machine, not a link, not a group, not nobody.
+    GlobalUnicast,
+}
+
+/// What is said of an address that may not be dialled.
+pub const ADDRESS_NOT_ALLOWED: &str = "address not allowed";
+
+impl Addresses {
+    pub fn allow(self, address: IpAddr) -> bool {
+        self == Self::All
+            || match address.to_canonical() {
+                IpAddr::V4(v4) => {
+                    !(v4.is_loopback()
+                        || v4.is_link_local()
+                        || v4.is_multicast()
+                        || v4.is_unspecified()
+                        || v4.is_broadcast())
+                }
+                IpAddr::V6(v6) => {
+                    !(v6.is_loopback()
+                        || v6.is_unicast_link_local()
+                        || v6.is_multicast()
+                        || v6.is_unspecified())
+                }
+            }
+    }
 }
 
 /// A unix socket: whoever can open it is somebody.
@@ -97,7 +133,14 @@ impl Tcp {
         let standard = if tls.is_some() { 443 } else { 80 };
         let name = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         let authority = if port == standard { name } else { format!("{name}:{port}") };
-        Self { host: host.to_owned(), port, tls, proxy: None, authority }
+        let (host, allowed) = (host.to_owned(), Addresses::All);
+        Self { host, port, tls, proxy: None, allowed, authority }
+    }
+
+    /// The same, if it is at an address that may be dialled.
+    #[must_use]
+    pub fn only(self, allowed: Addresses) -> Self {
+        Self { allowed, ..self }
     }
 
     /// The same, through somebody in between.
@@ -109,11 +152,20 @@ impl Tcp {
     /// A connection to the server, or to who stands between and has made way.
     async fn dial(&self) -> io::Result<Box<dyn Io>> {
         let Some(proxy) = &self.proxy else {
-            return Ok(Box::new(self.reach(&self.host, self.port).await?));
+            let addresses = self.addresses().await?;
+            return Ok(Box::new(reach(addresses, self.port).await?));
+        };
+        // Who stands between resolves names anew, unless they are addresses already.
+        let target = match self.allowed {
+            Addresses::All => self.host.clone(),
+            Addresses::GlobalUnicast => {
+                let found = self.addresses().await?.first().map(IpAddr::to_string);
+                found.ok_or_else(no_address)?
+            }
         };
         let mut io: Box<dyn Io> = match &proxy.socket {
             Some(path) => Box::new(UnixStream::connect(path).await?),
-            None => Box::new(self.reach(&proxy.host, proxy.port).await?),
+            None => Box::new(reach(resolve(&proxy.host).await?, proxy.port).await?),
         };
         if proxy.kind == Kind::Https {
             let tls = proxy.tls.clone().or_else(|| self.tls.clone()).unwrap_or_default();
@@ -121,26 +173,18 @@ impl Tcp {
             let own = proxy.tls.as_ref().and_then(|tls| tls.server_name.as_ref());
             io = Box::new(shake(config, own.unwrap_or(&proxy.host), io).await?);
         }
-        let asked = timeout(DIAL, proxy.ask(&mut *io, &self.host, self.port)).await;
+        let asked = timeout(DIAL, proxy.ask(&mut *io, &target, self.port)).await;
         asked.map_err(|_| ErrorKind::TimedOut)??;
         Ok(io)
     }
 
-    async fn reach(&self, host: &str, port: u16) -> io::Result<TcpStream> {
-        let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
-        for address in resolve(host).await? {
-            match timeout(DIAL, TcpStream::connect((address, port))).await {
-                Ok(Ok(stream)) => {
-                    stream.set_nodelay(true)?;
-                    return Ok(stream);
-                }
-                Ok(Err(error)) => {
-                    last = refused((address, port).into(), error.kind(), &error.to_string());
-                }
-                Err(_) => last = refused((address, port).into(), ErrorKind::TimedOut, ""),
-            }
+    /// The addresses of the host, all of which may be dialled.
+    async fn addresses(&self) -> io::Result<Vec<IpAddr>> {
+        let addresses = resolve(&self.host).await?;
+        match addresses.iter().all(|address| self.allowed.allow(*address)) {
+            true => Ok(addresses),
+            false => Err(io::Error::new(ErrorKind::PermissionDenied, ADDRESS_NOT_ALLOWED)),
         }
-        Err(last)
     }
 
     async fn secure(&self, tls: &Tls, purpose: Use) -> io::Result<Connected> {
@@ -154,6 +198,28 @@ impl Tcp {
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         Ok(Connected { io: Box::new(stream), http2, remote: true })
     }
+}
+
+/// A connection to the first of the addresses where somebody answers.
+async fn reach(addresses: Vec<IpAddr>, port: u16) -> io::Result<TcpStream> {
+    let mut last = no_address();
+    for address in addresses {
+        match timeout(DIAL, TcpStream::connect((address, port))).await {
+            Ok(Ok(stream)) => {
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Ok(Err(error)) => {
+                last = refused((address, port).into(), error.kind(), &error.to_string());
+            }
+            Err(_) => last = refused((address, port).into(), ErrorKind::TimedOut, ""),
+        }
+    }
+    Err(last)
+}
+
+fn no_address() -> io::Error {
+    io::Error::new(ErrorKind::NotFound, "the name has no address")
 }
 
 /// TLS with whoever proves to be `name`.
@@ -230,5 +296,48 @@ impl Connect for Pipe {
             self.ends.send(far).await.map_err(gone)?;
             Ok(Connected { io: Box::new(near), http2: purpose == Use::Requests, remote: false })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_other_machines_are_global() {
+        let global = |text: &str| Addresses::GlobalUnicast.allow(text.parse().unwrap());
+        for good in
+            ["10.0.0.1", "192.168.1.1", "8.8.8.8", "fd00::1", "2001:db8::1", "::ffff:10.0.0.1"]
+        {
+            assert!(global(good), "{good}");
+        }
+        for bad in [
+            "127.0.0.1",
+            "127.9.9.9",
+            "0.0.0.0",
+            "169.254.169.254",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "fe80::1",
+            "ff02::1",
+            "::ffff:127.0.0.1",
+            "::ffff:169.254.169.254",
+            "::ffff:0.0.0.0",
+        ] {
+            assert!(!global(bad), "{bad}");
+            assert!(Addresses::All.allow(bad.parse().unwrap()));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_resolved_is_looked_at_before_it_is_dialled() {
+        for host in ["127.0.0.1", "localhost", "[::1]"] {
+            let to = Tcp::new(host, 1, None).only(Addresses::GlobalUnicast);
+            let refused = to.connect(Use::Upgrade).await.unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::PermissionDenied, "{host}");
+            assert_eq!(refused.to_string(), ADDRESS_NOT_ALLOWED);
+        }
     }
 }

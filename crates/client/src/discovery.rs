@@ -26,11 +26,14 @@ pub struct Found {
 #[derive(Clone, Debug, Default)]
 pub struct Mapper {
     pub found: Vec<Found>,
+    /// Groups with their versions that somebody else serves, and does not say what: there may be
+    /// more than what was found.
+    pub stale: Vec<Text>,
 }
 
 impl Client {
     pub async fn discover(&self) -> Result<Mapper, Error> {
-        let mut found = Vec::new();
+        let mut mapper = Mapper::default();
         for path in ["/api", "/apis"] {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT, HeaderValue::from_static(AGGREGATED));
@@ -44,9 +47,9 @@ impl Client {
             if tree["kind"].as_str() != Some("APIGroupDiscoveryList") {
                 return Err(Error::Decode("the server has no aggregated discovery".into()));
             }
-            tree["items"].items().iter().for_each(|group| read_group(group, &mut found));
+            tree["items"].items().iter().for_each(|group| mapper.read_group(group));
         }
-        Ok(Mapper { found })
+        Ok(mapper)
     }
 }
 
@@ -81,10 +84,36 @@ impl Mapper {
         self.pick(|found| found.resource.group == group && found.resource.kind == kind)
     }
 
+    /// What is missing, in upstream's words; `None`: nothing.
+    pub fn incomplete(&self) -> Option<String> {
+        let each = |stale: &Text| format!("{stale}: stale GroupVersion discovery: {stale}");
+        let each: Vec<String> = self.stale.iter().map(each).collect();
+        let what = "unable to retrieve the complete list of server APIs";
+        (!each.is_empty()).then(|| format!("{what}: {}", each.join(", ")))
+    }
+
     /// All that `kubectl get CATEGORY` shows.
     pub fn category(&self, name: &str) -> Vec<&Found> {
         let named = self.found.iter().filter(|found| found.preferred);
         named.filter(|found| found.categories.iter().any(|category| category == name)).collect()
+    }
+
+    /// Of a resource the first version counts that has it: the group's first may not.
+    fn read_group(&mut self, group: &Value) {
+        let name = group["metadata"]["name"].as_str().unwrap_or_default();
+        let begin = self.found.len();
+        for version in group["versions"].items() {
+            let label = version["version"].as_str().unwrap_or_default();
+            if version["freshness"].as_str() == Some("Stale") {
+                self.stale.push(format!("{name}/{label}").into());
+            }
+            for tree in version["resources"].items() {
+                let mut new = read_resource(name, label, tree);
+                let known = |one: &Found| one.resource.plural == new.resource.plural;
+                new.preferred = !self.found.iter().skip(begin).any(known);
+                self.found.push(new);
+            }
+        }
     }
 
     fn pick(&self, is: impl Fn(&Found) -> bool) -> Option<&Found> {
@@ -102,17 +131,7 @@ impl Found {
     }
 }
 
-fn read_group(group: &Value, found: &mut Vec<Found>) {
-    let name = group["metadata"]["name"].as_str().unwrap_or_default();
-    for (at, version) in group["versions"].items().iter().enumerate() {
-        let label = version["version"].as_str().unwrap_or_default();
-        for resource in version["resources"].items() {
-            found.push(read_resource(name, label, resource, at == 0));
-        }
-    }
-}
-
-fn read_resource(group: &str, version: &str, tree: &Value, preferred: bool) -> Found {
+fn read_resource(group: &str, version: &str, tree: &Value) -> Found {
     let text = |value: &Value| Text::from(value.as_str().unwrap_or_default());
     let texts = |value: &Value| value.items().iter().map(text).collect();
     let sub = |sub: &Value| text(&sub["subresource"]);
@@ -129,7 +148,7 @@ fn read_resource(group: &str, version: &str, tree: &Value, preferred: bool) -> F
         categories: texts(&tree["categories"]),
         verbs: texts(&tree["verbs"]),
         subresources: tree["subresources"].items().iter().map(sub).collect(),
-        preferred,
+        preferred: false,
     }
 }
 
@@ -140,7 +159,7 @@ mod tests {
     use super::*;
 
     fn mapper() -> Mapper {
-        let mut found = Vec::new();
+        let mut mapper = Mapper::default();
         for group in [
             r#"{"metadata":{},"versions":[{"version":"v1","resources":[
                 {"resource":"pods","responseKind":{"kind":"Pod"},"scope":"Namespaced","singularResource":"pod","shortNames":["po"],"categories":["all"]},
@@ -149,10 +168,11 @@ mod tests {
                 {"resource":"events","responseKind":{"kind":"Event"},"scope":"Namespaced","singularResource":"event","shortNames":["ev"]}]}]}"#,
             r#"{"metadata":{"name":"x.io"},"versions":[{"version":"v2","resources":[]},{"version":"v1","resources":[
                 {"resource":"things","responseKind":{"kind":"Thing"},"scope":"Cluster","singularResource":"thing"}]}]}"#,
+            r#"{"metadata":{"name":"y.io"},"versions":[{"version":"v1","freshness":"Stale"}]}"#,
         ] {
-            read_group(&from_json(group.as_bytes()).unwrap(), &mut found);
+            mapper.read_group(&from_json(group.as_bytes()).unwrap());
         }
-        Mapper { found }
+        mapper
     }
 
     #[test]
@@ -172,6 +192,11 @@ mod tests {
         assert_eq!(found("thing").as_deref(), Some("x.io/v1/things"));
         assert_eq!(found("nothing"), None);
         assert_eq!(mapper.category("all").len(), 1);
-        assert!(!mapper.of_kind("x.io/v1", "Thing").unwrap().resource.namespaced);
+        let thing = mapper.of_kind("x.io/v1", "Thing").unwrap();
+        assert!(!thing.resource.namespaced);
+        assert!(thing.preferred, "the group's first version has none");
+        let stale = "unable to retrieve the complete list of server APIs: y.io/v1: stale \
+                     GroupVersion discovery: y.io/v1";
+        assert_eq!(mapper.incomplete().as_deref(), Some(stale));
     }
 }

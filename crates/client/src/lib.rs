@@ -39,7 +39,9 @@ pub use self::{
     cause::{CAUSE_HEADER, cause_from_header, cause_to_header},
     client::Client,
     config::{Config, OnWarning},
-    connect::{Connect, Connected, Connecting, Io, Pipe, Tcp, Unix, Use},
+    connect::{
+        ADDRESS_NOT_ALLOWED, Addresses, Connect, Connected, Connecting, Io, Pipe, Tcp, Unix, Use,
+    },
     discovery::{Found, Mapper},
     error::Error,
     kubeconfig::Kubeconfig,

@@ -34,11 +34,16 @@ pub struct Cri {
 /// Lists of many pods are long.
 const LARGEST_MESSAGE: usize = 64 << 20;
 
+/// Another's runtime may say much when something fails, in a header. With less room, that would end the connection
+/// for all calls.
+const LARGEST_HEADERS: u32 = 16 << 20;
+
 impl Cri {
     /// Connects to a runtime's socket; later losses are repaired by the next call.
     pub async fn connect(socket: &Path) -> Result<Self, tonic::transport::Error> {
         let channel = Endpoint::from_static("http://runtime.invalid")
             .connect_timeout(Duration::from_secs(5))
+            .http2_max_header_list_size(LARGEST_HEADERS)
             .connect_with_connector(Connector(socket.to_owned()))
             .await?;
         Ok(Self {

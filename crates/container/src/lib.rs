@@ -14,8 +14,11 @@ mod seccomp;
 mod server;
 pub mod shim;
 mod spec;
+mod status;
 pub mod streaming;
+mod threads;
 
 pub use cni::Cni;
 pub use cri::Cri;
 pub use server::{Config, Server};
+pub use status::{bounded, bounded_message};

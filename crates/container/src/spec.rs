@@ -18,6 +18,9 @@ pub(crate) struct Sandbox {
     pub(crate) cgroup: Vec<PathBuf>,
     pub(crate) users: Option<IdMaps>,
     pub(crate) oom_score_adj: i32,
+    /// The same of the shim itself.
+    #[serde(default)]
+    pub(crate) shim_cgroup: Vec<PathBuf>,
 }
 
 /// Owners inside a user namespace and outside.

@@ -1,7 +1,7 @@
 //! Each controller as its own service account: a token by the TokenRequest API, a new one
 //! before the last one ends.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use api::{
     authentication::{TokenRequest, TokenRequestSpec},
@@ -47,7 +47,7 @@ struct Token {
 
 impl Issue for Account {
     fn token(&self) -> BoxFuture<'_, Result<String, Error>> {
-        let known = self.token.lock().expect("not poisoned").clone();
+        let known = self.token.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let good = known.filter(|token| token.until > self.clock.now());
         async move {
             if let Some(token) = good {
@@ -55,14 +55,14 @@ impl Issue for Account {
             }
             let token = self.ask().await?;
             let text = token.text.clone();
-            *self.token.lock().expect("not poisoned") = Some(token);
+            *self.token.lock().unwrap_or_else(PoisonError::into_inner) = Some(token);
             Ok(text)
         }
         .boxed()
     }
 
     fn forget(&self) {
-        *self.token.lock().expect("not poisoned") = None;
+        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
@@ -80,7 +80,10 @@ impl Account {
         let (text, end) = (status.status().token(), status.status().expiration_timestamp());
         let end = Time::seconds(end).filter(|_| !text.is_empty());
         let end = end.ok_or_else(|| Error::Decode("the server gave no token".into()))?;
-        Ok(Token { text: text.to_owned(), until: now + (end - now) * USED.0 / USED.1 })
+        Ok(Token {
+            text: text.to_owned(),
+            until: now.saturating_add(end.saturating_sub(now).saturating_mul(USED.0) / USED.1),
+        })
     }
 
     async fn request(&self) -> Result<Value, Error> {

@@ -1,12 +1,12 @@
 //! Tokens by which nodes join: signs what they read before they trust anybody, and deletes
 //! tokens whose time is over.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use api::core::{ConfigMap, Secret};
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use client::{Error, Selection};
-use object::{Bytes, Clock, Key, Map, Time};
+use object::{Bytes, Clock, Key, Map, Time, Value, to_json, wait_seconds};
 use ring::hmac;
 use runtime::{Cache, Context, Controller, Next, Objects, Reconcile};
 use schema::Kind;
@@ -82,7 +82,7 @@ impl Reconcile for Cleaner {
             return Ok(Next::OnChange);
         };
         if left > 0 {
-            return Ok(Next::After(Duration::from_secs(left.unsigned_abs())));
+            return Ok(Next::After(wait_seconds(left)));
         }
         let because = secret.causes("the token's time is over");
         self.secrets.because(&because).delete(&secret).await?;
@@ -127,8 +127,10 @@ fn signed(map: &ConfigMap, tokens: &[Secret], now: i64) -> Option<ConfigMap> {
 
 /// A signature without what is signed: that stands beside it.
 fn sign(content: &str, id: &str, secret: &str) -> String {
-    let header = format!(r#"{{"alg":"HS256","kid":"{id}"}}"#);
-    let header = BASE64_URL_SAFE_NO_PAD.encode(header);
+    let mut header = Value::object();
+    header["alg"] = "HS256".into();
+    header["kid"] = id.into();
+    let header = BASE64_URL_SAFE_NO_PAD.encode(to_json(&header));
     let message = format!("{header}.{}", BASE64_URL_SAFE_NO_PAD.encode(content));
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
     let tag = hmac::sign(&key, message.as_bytes());

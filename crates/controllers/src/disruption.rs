@@ -4,7 +4,6 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
-    time::Duration,
 };
 
 use api::{
@@ -15,7 +14,7 @@ use api::{
 use client::{Api, Error};
 use object::{
     Clock, Condition, IntOrString, Key, Lens, OwnerReference, Text, Time, Value, count,
-    selector::Selector,
+    selector::Selector, wait_seconds,
 };
 use runtime::{Context, Controller, Next, Objects, Reconcile, Recorder};
 use schema::Kind;
@@ -88,7 +87,7 @@ impl Reconcile for Budgets {
             let because = budget.causes("pods have changed");
             self.budgets.because(&because).update_status(budget.with_status(status)).await?;
         }
-        let next = next.map(|at| Duration::from_secs((at - now).max(0).unsigned_abs()));
+        let next = next.map(|at| wait_seconds(at.saturating_sub(now)));
         Ok(next.map_or(Next::OnChange, Next::After))
     }
 }
@@ -151,7 +150,7 @@ impl Budgets {
                 .ok_or_else(|| format!("found no controllers for pod {:?}", pod.meta().name()))?;
             sizes.insert(uid, size);
         }
-        Ok(Some(Scale { wanted: sizes.values().sum(), unmanaged }))
+        Ok(Some(Scale { wanted: sizes.values().copied().fold(0, i32::saturating_add), unmanaged }))
     }
 
     /// The uid and the size of what manages pods at the top.
@@ -260,7 +259,7 @@ fn status(
     let spec = budget.spec();
     let (expected, desired) = match (spec.max_unavailable(), spec.min_available(), scale) {
         (Some(most), _, Some(scale)) => {
-            (scale, (scale - most.of(scale, true).unwrap_or_default()).max(0))
+            (scale, scale.saturating_sub(most.of(scale, true).unwrap_or_default()).max(0))
         }
         (None, Some(least), Some(scale)) => (scale, least.of(scale, true).unwrap_or_default()),
         (None, Some(IntOrString::Int(least)), None) => (count(pods.len()), least),
@@ -271,7 +270,7 @@ fn status(
         !pod.is_terminating() && !going && pod.is_ready()
     });
     let healthy = count(healthy.count());
-    let allowed = if expected <= 0 { 0 } else { (healthy - desired).max(0) };
+    let allowed = if expected <= 0 { 0 } else { healthy.saturating_sub(desired).max(0) };
     let mut status = PodDisruptionBudgetStatus::new()
         .with_current_healthy(healthy)
         .with_desired_healthy(desired)
@@ -333,7 +332,7 @@ impl Reconcile for Stale {
             return Ok(Next::OnChange);
         };
         if left > 0 {
-            return Ok(Next::After(Duration::from_secs(left.unsigned_abs())));
+            return Ok(Next::After(wait_seconds(left)));
         }
         let because = pod.causes("the pod was not disrupted after all");
         let mut new = pod;

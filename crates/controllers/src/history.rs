@@ -47,7 +47,7 @@ impl History {
 
     /// The number that the current revision shall have.
     pub(crate) fn number(&self) -> i64 {
-        self.old.last().map_or(0, ControllerRevision::revision) + 1
+        self.old.last().map_or(0, ControllerRevision::revision).saturating_add(1)
     }
 
     /// The old ones that are too many, but for those in use.

@@ -177,7 +177,7 @@ pub const CONTROLLERS: &[Entry] = &[
 pub fn start(cx: &Context, config: &Config, identity: &dyn Fn(&str) -> Client) {
     for entry in CONTROLLERS.iter().filter(|entry| config.runs(entry)) {
         let own = match entry.account {
-            "" => cx.clone(),
+            "" => cx.writing_as(cx.client()),
             account => cx.writing_as(&identity(account)),
         };
         (entry.start)(&own, config);

@@ -3,7 +3,7 @@
 use std::{
     collections::HashSet,
     net::{IpAddr, Ipv4Addr},
-    sync::Mutex,
+    sync::{Mutex, PoisonError},
 };
 
 use api::core::Node;
@@ -55,7 +55,7 @@ impl Reconcile for NodeIpam {
         }
         let all = self.nodes.all();
         let taken = all.iter().map(|node| node.spec().pod_cidr().to_owned()).collect();
-        let begin = *self.turn.lock().expect("not poisoned");
+        let begin = *self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((at, range)) = self.ranges.free(&taken, begin) else {
             let message = format!("Node {} status is now: CIDRNotAvailable", key.name);
             self.events.warning(&node, "CIDRNotAvailable", message);
@@ -66,7 +66,7 @@ impl Reconcile for NodeIpam {
         body["spec"]["podCIDRs"] = Value::List([Value::from(&*range)].into_iter().collect());
         let nodes = self.nodes.because(&node.causes("a node needs addresses for its pods"));
         nodes.patch(key, &Patch::Strategic(body)).await?;
-        *self.turn.lock().expect("not poisoned") = at + 1;
+        *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = at + 1;
         Ok(Next::OnChange)
     }
 }

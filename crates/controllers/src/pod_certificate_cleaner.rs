@@ -1,10 +1,10 @@
 //! Removes the certificate requests of pods: whoever asked has the answer by then.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use api::certificates::PodCertificateRequest;
 use client::Error;
-use object::{Clock, Key, Time};
+use object::{Clock, Key, Time, wait_seconds};
 use runtime::{Context, Controller, Next, Objects, Reconcile};
 use schema::Kind;
 
@@ -37,7 +37,7 @@ impl Reconcile for Cleaner {
         };
         let left = left(request.metadata().creation_timestamp(), self.clock.now());
         if left > 0 {
-            return Ok(Next::After(Duration::from_secs(left.unsigned_abs())));
+            return Ok(Next::After(wait_seconds(left)));
         }
         let because = request.causes("nobody will read the request any more");
         self.requests.because(&because).delete(&request).await?;

@@ -3,13 +3,13 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use api::core::{Node, Pod, PodCondition};
 use client::{Delete, Error, Patch};
-use object::{Clock, Key, Lens, Text, Time, Value};
+use object::{Clock, Key, Lens, Text, Time, Value, wait_seconds};
 use runtime::{Context, Controller, Next, Objects, Reconcile};
 use schema::Kind;
 use tokio::time::sleep;
@@ -37,7 +37,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         cx.spawn("pod-garbage-collector", async move {
             waiting.synced().await;
             loop {
-                this.limit(most).await;
+                let _ = panics::contain("pod-garbage-collector", this.limit(most)).await;
                 sleep(PERIOD).await;
             }
         });
@@ -103,14 +103,19 @@ fn judge(pod: &Pod, node: Option<&Node>) -> Verdict {
 impl Lost {
     async fn orphan(&self, pod: &Pod) -> Result<Next, Error> {
         let (name, now) = (pod.spec().node_name(), self.clock.now());
-        let since = *self.missing.lock().expect("not poisoned").entry(name.into()).or_insert(now);
+        let since = *self
+            .missing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry(name.into())
+            .or_insert(now);
         let left = since + QUARANTINE - now;
         if left > 0 {
-            return Ok(Next::After(Duration::from_secs(left.unsigned_abs())));
+            return Ok(Next::After(wait_seconds(left)));
         }
         match self.nodes.api().get(&Key::new("", name)).await {
             Ok(_) => {
-                self.missing.lock().expect("not poisoned").remove(name);
+                self.missing.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
                 return Ok(Next::OnChange);
             }
             Err(error) if error.is_not_found() => {}
@@ -161,7 +166,7 @@ impl Lost {
         }
         let known = self.nodes.all();
         let known = |name: &str| known.iter().any(|node| node.metadata().name() == name);
-        self.missing.lock().expect("not poisoned").retain(|name, _| !known(name));
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner).retain(|name, _| !known(name));
     }
 }
 

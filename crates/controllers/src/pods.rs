@@ -84,7 +84,7 @@ pub(crate) async fn slow_start<T, R, F: Future<Output = Result<R, Error>>>(
             return Ok(());
         }
         join_all(some).await.into_iter().collect::<Result<Vec<_>, Error>>()?;
-        batch *= 2;
+        batch = batch.saturating_mul(2);
     }
 }
 

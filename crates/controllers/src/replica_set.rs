@@ -1,6 +1,6 @@
 //! Keeps `spec.replicas` pods alive for every ReplicaSet and ReplicationController.
 
-use std::{cmp::Reverse, collections::HashMap, sync::Arc, time::Duration};
+use std::{cmp::Reverse, collections::HashMap, sync::Arc};
 
 use api::{
     apps::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus},
@@ -10,7 +10,7 @@ use api::{
     },
 };
 use client::Error;
-use object::{Clock, Key, Lens, NULL, Time, Value, View, count, selector::Selector};
+use object::{Clock, Key, Lens, NULL, Time, Value, View, count, selector::Selector, wait_seconds};
 use runtime::{Context, Controller, Next, Objects, Reconcile, Step};
 use schema::Kind;
 
@@ -262,7 +262,7 @@ fn next<S: Replicated>(set: &S, pods: &[Pod], now: i64) -> Next {
     let ready = pods.iter().filter(|pod| pod.is_active() && pod.is_ready());
     let left = ready.filter_map(|pod| pod.status().condition("Ready").and_then(left));
     match left.filter(|left| *left > 0).min() {
-        Some(left) => Next::After(Duration::from_secs(left.unsigned_abs())),
+        Some(left) => Next::After(wait_seconds(left)),
         None => Next::OnChange,
     }
 }
@@ -271,6 +271,8 @@ fn next<S: Replicated>(set: &S, pods: &[Pod], now: i64) -> Next {
 mod tests {
     use api::{apps::ReplicaSetSpec, core::PodStatus};
     use object::ObjectMeta;
+
+    use std::time::Duration;
 
     use super::*;
 

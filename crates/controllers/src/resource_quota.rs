@@ -3,7 +3,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -46,10 +46,13 @@ pub(crate) fn start(cx: &Context, config: &Config) {
     due.follow("persistentvolumeclaims", this.claims.cache(), freed);
     due.follow("resourcequotas", this.quotas.cache(), |_, _| false);
     let all = due.clone();
-    cx.spawn("resourcequota", async move {
-        loop {
-            sleep(RESYNC).await;
-            all.mark_all();
+    cx.keep("resourcequota", move || {
+        let all = all.clone();
+        async move {
+            loop {
+                sleep(RESYNC).await;
+                all.mark_all();
+            }
         }
     });
     let controller = Controller::new("resourcequota", cx, this);
@@ -115,7 +118,7 @@ impl Due {
 
     fn add(&self, quota: &ResourceQuota) {
         let key = Key::of(quota.metadata());
-        self.keys.lock().expect("not poisoned").insert(key.clone());
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone());
         if let Some(queue) = self.queue.get() {
             queue.add(key);
         }
@@ -123,7 +126,7 @@ impl Due {
 
     /// Whether the quota was marked; it is not any longer.
     fn take(&self, key: &Key) -> bool {
-        self.keys.lock().expect("not poisoned").remove(key)
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).remove(key)
     }
 }
 
@@ -179,7 +182,7 @@ impl Quotas {
     }
 
     async fn other(&self, name: &str) -> Result<Option<Arc<Cache<Any>>>, Error> {
-        let known = self.others.lock().expect("not poisoned").get(name).cloned();
+        let known = self.others.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
         if let Some(known) = known {
             return Ok(Some(known));
         }
@@ -197,7 +200,10 @@ impl Quotas {
             return Err(Error::Unavailable(format!("{name} cannot be listed")));
         }
         self.due.follow(name, &cache, |_, _| false);
-        self.others.lock().expect("not poisoned").insert(name.into(), cache.clone());
+        self.others
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(name.into(), cache.clone());
         Ok(Some(cache))
     }
 }

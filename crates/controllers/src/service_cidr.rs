@@ -1,10 +1,10 @@
 //! Keeps ranges of service addresses as long as addresses of them are in use.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc};
 
 use api::networking::{IPAddress, ServiceCIDR};
 use client::Error;
-use object::{Clock, Condition, Key, List, Text, Time};
+use object::{Clock, Condition, Key, List, Text, Time, wait_seconds};
 use runtime::{Context, Controller, Next, Objects, Reconcile};
 use schema::Kind;
 
@@ -64,7 +64,7 @@ impl Ranges {
         let since = range.metadata().deletion_timestamp().and_then(Time::seconds);
         let left = since.unwrap_or(now) + GRACE - now;
         if left > 0 {
-            return Ok(Next::After(Duration::from_secs(left.unsigned_abs())));
+            return Ok(Next::After(wait_seconds(left)));
         }
         let known = range.metadata().finalizers();
         if known.iter().any(|one| one == FINALIZER) {

@@ -1,7 +1,7 @@
 //! Tells kubelets how long they may believe what they know of Secrets and ConfigMaps:
 //! longer in larger clusters.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 use api::core::Node;
 use client::{Error, Patch};
@@ -35,7 +35,7 @@ impl Reconcile for Ttl {
     async fn reconcile(&self, key: &Key, node: Option<Node>) -> Result<Next, Error> {
         let Some(node) = node else { return Ok(Next::OnChange) };
         let seconds = {
-            let mut step = self.step.lock().expect("not poisoned");
+            let mut step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
             *step = next(*step, self.nodes.cache().len());
             STEPS[*step].2.to_string()
         };

@@ -1,10 +1,10 @@
 //! Deletes jobs some time after they have ended, where they say so.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use api::batch::Job;
 use client::{Delete, Error, Propagation};
-use object::{Clock, Key, Time};
+use object::{Clock, Key, Time, wait_seconds};
 use runtime::{Context, Controller, Next, Objects, Reconcile};
 use schema::Kind;
 
@@ -29,7 +29,7 @@ impl Reconcile for EndedJobs {
             return Ok(Next::OnChange);
         };
         if left > 0 {
-            return Ok(Next::After(Duration::from_secs(left.unsigned_abs())));
+            return Ok(Next::After(wait_seconds(left)));
         }
         let fresh = match self.jobs.api().get(key).await {
             Err(error) if error.is_not_found() => return Ok(Next::OnChange),

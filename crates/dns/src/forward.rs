@@ -6,7 +6,7 @@ use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
@@ -73,12 +73,12 @@ impl Forward {
     }
 
     pub(crate) fn cached(&self) -> usize {
-        self.cache.lock().expect("not poisoned").len()
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// What is known without asking.
     pub(crate) fn remembered(&self, query: &Query, flags: Flags) -> Option<Answer> {
-        let cache = self.cache.lock().expect("not poisoned");
+        let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         let found = cache.get(&key(query, flags), Instant::now());
         self.metrics.cached(found.is_some());
         found
@@ -94,7 +94,7 @@ impl Forward {
         let answer = timeout(PATIENCE, self.race(query, flags)).await.ok().flatten();
         self.metrics.forwarded(answer.is_some(), began.elapsed());
         if let Some(answer) = &answer {
-            let mut cache = self.cache.lock().expect("not poisoned");
+            let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
             cache.put(key(query, flags), answer, Instant::now());
         }
         answer

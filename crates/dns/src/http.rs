@@ -43,7 +43,8 @@ pub(crate) async fn serve(listener: TcpListener, resolver: Arc<Resolver>) {
             let connection = http1::Builder::new()
                 .keep_alive(false)
                 .serve_connection(TokioIo::new(stream), service);
-            if let Ok(Err(error)) = timeout(LONGEST, connection).await {
+            let served = panics::contain("dns", timeout(LONGEST, connection)).await;
+            if let Ok(Ok(Err(error))) = served {
                 debug!(%error, "a connection broke");
             }
             drop(permit);

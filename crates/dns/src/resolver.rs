@@ -3,7 +3,7 @@
 
 use std::{
     net::SocketAddr,
-    sync::{Arc, RwLock},
+    sync::{Arc, PoisonError, RwLock},
     time::Instant,
 };
 
@@ -81,7 +81,9 @@ impl Resolver {
     }
 
     pub(crate) fn report(&self) -> String {
-        self.metrics.report(self.forward.cached())
+        let mut text = self.metrics.report(self.forward.cached());
+        panics::report(&mut text);
+        text
     }
 
     pub(crate) fn begin(&self, bytes: &[u8], from: SocketAddr, over: Transport) -> Reply {
@@ -197,11 +199,11 @@ impl Resolver {
     }
 
     fn find(&self, name: &Name, kind: RecordType) -> Found {
-        self.zone.read().expect("not poisoned").find(name, kind)
+        self.zone.read().unwrap_or_else(PoisonError::into_inner).find(name, kind)
     }
 
     fn soa(&self) -> Record {
-        self.zone.read().expect("not poisoned").soa()
+        self.zone.read().unwrap_or_else(PoisonError::into_inner).soa()
     }
 }
 

@@ -39,14 +39,19 @@ pub(crate) async fn udp(socket: UdpSocket, resolver: Arc<Resolver>) {
                 continue;
             }
         };
-        match resolver.begin(&buffer[..length], from, Transport::Udp) {
+        let begun = panics::catch("dns", || {
+            let question = buffer.get(..length).unwrap_or_default();
+            resolver.begin(question, from, Transport::Udp)
+        });
+        match begun.unwrap_or(Reply::None) {
             Reply::None => {}
             Reply::Now(bytes) => send(&socket, &bytes, from).await,
             Reply::Later(_) if waiting.len() >= WAITING => debug!("too many questions wait"),
             Reply::Later(pending) => {
                 let (socket, resolver) = (socket.clone(), resolver.clone());
                 waiting.spawn(async move {
-                    if let Some(bytes) = resolver.complete(*pending).await {
+                    let completed = panics::contain("dns", resolver.complete(*pending)).await;
+                    if let Ok(Some(bytes)) = completed {
                         send(&socket, &bytes, from).await;
                     }
                 });
@@ -70,7 +75,7 @@ pub(crate) async fn tcp(listener: TcpListener, resolver: Arc<Resolver>) {
         };
         let resolver = resolver.clone();
         connections.spawn(async move {
-            connection(stream, from, &resolver).await;
+            let _ = panics::contain("dns", connection(stream, from, &resolver)).await;
             drop(permit);
         });
         while connections.try_join_next().is_some() {}

@@ -1,6 +1,6 @@
 //! Keeps the zone as the API says.
 
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use api::core::{Namespace, Service};
 use api::discovery::EndpointSlice;
@@ -45,7 +45,7 @@ impl Source {
         let zone = zone.clone();
         namespaces.on_change(move |old, new| {
             if let Some(namespace) = new.or(old) {
-                let mut zone = zone.write().expect("not poisoned");
+                let mut zone = zone.write().unwrap_or_else(PoisonError::into_inner);
                 zone.set_namespace(namespace.metadata().name(), new.is_some());
             }
         });
@@ -73,7 +73,7 @@ struct Join {
 impl Join {
     /// Reads the caches under the zone's lock: so the last to write has seen the newest.
     fn update(&self, key: &Key) {
-        let mut zone = self.zone.write().expect("not poisoned");
+        let mut zone = self.zone.write().unwrap_or_else(PoisonError::into_inner);
         let entry = self
             .services
             .get(key)

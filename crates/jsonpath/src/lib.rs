@@ -3,6 +3,8 @@
 
 mod parse;
 
+use std::cell::Cell;
+
 use object::{Value, to_json};
 
 use self::parse::Parser;
@@ -65,9 +67,16 @@ impl Template {
         Self::parse(&format!("{{.{bare}}}"))
     }
 
-    /// What each part of the template finds.
+    /// What each part of the template finds, however long that takes.
     pub fn find(&self, value: &Value) -> Result<Vec<Found>, String> {
-        Ok(self.run(&self.nodes, value, 0)?.0)
+        self.find_within(value, usize::MAX)
+    }
+
+    /// The same, if no more than `most` values are found on the way: each `..` and each `{range}`
+    /// finds again what those before it have found, so that a short template could go on for ever.
+    pub fn find_within(&self, value: &Value, most: usize) -> Result<Vec<Found>, String> {
+        let run = Run { strict: self.strict, left: Cell::new(most) };
+        Ok(run.run(&self.nodes, value, 0)?.0)
     }
 
     /// The text that the template makes of `value`.
@@ -79,7 +88,16 @@ impl Template {
         }
         Ok(out)
     }
+}
 
+/// A template on its way through a value.
+struct Run {
+    strict: bool,
+    /// How many values may be found yet.
+    left: Cell<usize>,
+}
+
+impl Run {
     /// Runs `nodes` up to the end, or to the `{end}` of the range it is within;
     /// gives what was found and how many nodes that took.
     fn run(
@@ -123,8 +141,15 @@ impl Template {
     fn walk(&self, nodes: &[Node], mut values: Found) -> Result<Found, String> {
         for node in nodes {
             values = self.step(node, values)?;
+            self.count(values.len() + 1)?;
         }
         Ok(values)
+    }
+
+    fn count(&self, found: usize) -> Result<(), String> {
+        let left = self.left.get().checked_sub(found).ok_or("too many values are found")?;
+        self.left.set(left);
+        Ok(())
     }
 
     fn step(&self, node: &Node, values: Found) -> Result<Found, String> {
@@ -149,11 +174,19 @@ impl Template {
                 }
                 found
             }
-            Node::Wildcard => values.iter().flat_map(children).collect(),
+            Node::Wildcard => {
+                let mut found = Vec::new();
+                for value in &values {
+                    let inside = children(value);
+                    self.count(inside.len())?;
+                    found.extend(inside);
+                }
+                found
+            }
             Node::Recursive => {
                 let mut found = Vec::new();
                 for value in &values {
-                    descend(value, &mut found);
+                    self.descend(value, &mut found)?;
                 }
                 found
             }
@@ -164,6 +197,7 @@ impl Template {
                         return Err(format!("{} is not array or slice", go_type(value)));
                     };
                     found.extend(slice.of(items)?);
+                    self.count(items.len())?;
                 }
                 found
             }
@@ -181,6 +215,7 @@ impl Template {
                         let text = text(value);
                         return Err(format!("{text} is not array or slice and cannot be filtered"));
                     };
+                    self.count(items.len())?;
                     for item in items {
                         if self.passes(item, left, operator, right)? {
                             found.push(item.clone());
@@ -190,6 +225,16 @@ impl Template {
                 found
             }
         })
+    }
+
+    fn descend(&self, value: &Value, found: &mut Found) -> Result<(), String> {
+        let inside = children(value);
+        self.count(inside.len() + 1)?;
+        if !inside.is_empty() {
+            found.push(value.clone());
+            inside.iter().try_for_each(|value| self.descend(value, found))?;
+        }
+        Ok(())
     }
 
     fn passes(
@@ -222,7 +267,8 @@ impl Slice {
     fn of(self, items: &[Value]) -> Result<Found, String> {
         let length = i64::try_from(items.len()).unwrap_or(i64::MAX);
         let mut start = self.start.unwrap_or(0);
-        let mut end = if self.single { start + 1 } else { self.end.unwrap_or(length) };
+        let mut end =
+            if self.single { start.saturating_add(1) } else { self.end.unwrap_or(length) };
         if start < 0 {
             start += length;
         }
@@ -238,7 +284,7 @@ impl Slice {
             return Err(outside(start));
         }
         if end > length || end < 0 {
-            return Err(outside(end - 1));
+            return Err(outside(end.saturating_sub(1)));
         }
         if start > end {
             return Err(format!("starting index {start} is greater than ending index {end}"));
@@ -273,16 +319,6 @@ fn children(value: &Value) -> Found {
     match value {
         Value::List(items) => items.to_vec(),
         value => value.entries().map(|(_, value)| value.clone()).collect(),
-    }
-}
-
-fn descend(value: &Value, found: &mut Found) {
-    let inside = children(value);
-    if !inside.is_empty() {
-        found.push(value.clone());
-        for value in &inside {
-            descend(value, found);
-        }
     }
 }
 
@@ -368,6 +404,29 @@ mod tests {
             ("{.items[*].list[*]}", "1 2 3"),
         ] {
             assert_eq!(render(template), right, "{template}");
+        }
+    }
+
+    #[test]
+    fn a_template_of_somebody_else_ends_in_time() {
+        let mut value = Value::Int(1);
+        for _ in 0..100 {
+            value = [value.clone(), value].into_iter().take(1).collect();
+        }
+        let find = |template: &str| {
+            let template = Template::parse(template).expect("a template");
+            template.find_within(&value, 20_000)
+        };
+        assert!(find("{..*}").is_ok());
+        let why = find(&format!("{{{}}}", "..*".repeat(12))).expect_err("100^12 values");
+        assert_eq!(why, "too many values are found");
+    }
+
+    #[test]
+    fn indices_may_be_as_large_as_numbers_are() {
+        for index in ["9223372036854775807", "-9223372036854775808", "0:-9223372036854775808"] {
+            let shown = render(&format!("{{.items[{index}]}}"));
+            assert!(shown.starts_with("error: array index out of bounds"), "{index}: {shown}");
         }
     }
 }

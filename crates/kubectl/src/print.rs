@@ -8,6 +8,7 @@ mod order;
 pub(crate) mod table;
 pub(crate) mod tabs;
 mod template;
+pub(crate) mod terminal;
 pub(crate) mod typed;
 
 use std::fs;

@@ -83,7 +83,7 @@ pub(crate) fn shortages(pod: &Pod, place: &Place<'_>) -> Vec<Shortage> {
     let has = |resource: &str| place.allocatable.get(resource);
     let room = has("pods").map_or(0, Quantity::value);
     let there = i64::try_from(place.others.len()).unwrap_or(i64::MAX);
-    if there + 1 > room {
+    if there >= room {
         let resource = "pods".to_owned();
         found.push(Shortage { resource, requested: 1, used: there, capacity: room });
     }
@@ -98,9 +98,9 @@ pub(crate) fn shortages(pod: &Pod, place: &Place<'_>) -> Vec<Shortage> {
         };
         let used =
             place.others.iter().filter_map(|other| other.requests().get(&resource).map(measure));
-        let (requested, used) = (measure(&amount), used.sum::<i64>());
+        let (requested, used) = (measure(&amount), used.fold(0, i64::saturating_add));
         let capacity = has(&resource).map_or(0, measure);
-        if requested > capacity - used {
+        if requested > capacity.saturating_sub(used) {
             let resource = resource.as_str().to_owned();
             found.push(Shortage { resource, requested, used, capacity });
         }

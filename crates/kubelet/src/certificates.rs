@@ -1,7 +1,11 @@
 //! Certificates of pods: a key is made here, a signer of the cluster certifies it, and both
 //! become files. The next is asked for before one ends; until it comes the last one stays.
 
-use std::{collections::HashMap, sync::Mutex, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use api::{
     certificates::{PodCertificateRequest, PodCertificateRequestSpec},
@@ -126,7 +130,7 @@ impl Certificates {
     }
 
     fn all(&self) -> std::sync::MutexGuard<'_, HashMap<Slot, State>> {
-        self.0.lock().expect("not poisoned")
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

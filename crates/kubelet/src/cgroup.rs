@@ -1,5 +1,8 @@
 //! Shares, quotas and limits, and the groups that pods live in.
 
+mod oom;
+pub(crate) mod tiers;
+
 use api::core::{Container, Pod};
 use container::cri::LinuxContainerResources;
 use object::Quantity;
@@ -48,6 +51,12 @@ impl From<LinuxContainerResources> for Limits {
     }
 }
 
+/// The group of all pods.
+fn kubepods(root: &str) -> String {
+    let root = root.trim_matches('/');
+    if root.is_empty() { "/kubepods".to_owned() } else { format!("/{root}/kubepods") }
+}
+
 /// The group of a pod, as CRI names it: `/kubepods/burstable/podUID`.
 pub(crate) fn parent(root: &str, pod: &Pod) -> String {
     let class = match pod.qos_class() {
@@ -55,9 +64,7 @@ pub(crate) fn parent(root: &str, pod: &Pod) -> String {
         "Burstable" => "/burstable",
         _ => "/besteffort",
     };
-    let root = root.trim_matches('/');
-    let root = if root.is_empty() { String::new() } else { format!("/{root}") };
-    format!("{root}/kubepods{class}/pod{}", pod.metadata().uid())
+    format!("{}{class}/pod{}", kubepods(root), pod.metadata().uid())
 }
 
 /// What a container may use.
@@ -75,17 +82,17 @@ pub(crate) fn resources(
         cpu_quota: quota,
         cpu_period: if quota == 0 { 0 } else { PERIOD },
         memory_limit_in_bytes: memory,
-        oom_score_adj: oom_score(pod, container, machine_memory),
+        oom_score_adj: oom::score(pod, container, machine_memory),
         ..LinuxContainerResources::default()
     }
 }
 
 /// Makes the group of a pod, limited to what is said of the pod, or to the sum of its
-/// containers where all are limited.
-pub(crate) fn create(path: &str, pod: &Pod) -> std::io::Result<()> {
+/// containers where all are limited; and to so many processes, if that is positive.
+pub(crate) fn create(path: &str, pod: &Pod, processes: i64) -> std::io::Result<()> {
     let group = Hierarchies::detect()?.group(path)?;
     group.create()?;
-    group.limit(&pod_limits(pod))
+    group.limit(&cgroup::Limits { pids: (processes > 0).then_some(processes), ..pod_limits(pod) })
 }
 
 /// Takes the limits of a pod's group away that its containers could run into while theirs
@@ -120,41 +127,24 @@ fn pod_limits(pod: &Pod) -> cgroup::Limits {
 /// Ends and removes the group of a pod, wherever its class put it.
 pub(crate) fn remove(root: &str, uid: &str) {
     let Ok(hierarchies) = Hierarchies::detect() else { return };
-    let root = root.trim_matches('/');
     for class in ["", "/burstable", "/besteffort"] {
-        let Ok(group) = hierarchies.group(&format!("/{root}/kubepods{class}/pod{uid}")) else {
+        let Ok(group) = hierarchies.group(&format!("{}{class}/pod{uid}", kubepods(root))) else {
             continue;
         };
-        if group.exists() {
-            group.kill();
-            if let Err(error) = group.remove() {
-                tracing::warn!(uid, %error, "cannot remove the group of a pod");
-            }
+        if group.exists()
+            && let Err(error) = group.kill().and_then(|()| group.remove())
+        {
+            tracing::warn!(uid, %error, "cannot remove the group of a pod");
         }
     }
 }
 
 fn shares(milli: i64) -> i64 {
-    (milli * 1024 / 1000).clamp(FEWEST_SHARES, MOST_SHARES)
+    (milli.saturating_mul(1024) / 1000).clamp(FEWEST_SHARES, MOST_SHARES)
 }
 
 fn quota(milli: i64) -> i64 {
-    if milli == 0 { 0 } else { (milli * PERIOD / 1000).max(SHORTEST_QUOTA) }
-}
-
-/// Who goes first when memory runs out: those who asked for the least of it.
-fn oom_score(pod: &Pod, container: &Container, machine_memory: i64) -> i64 {
-    let critical = pod.spec().priority().is_some_and(|priority| priority >= 2_000_000_000);
-    match pod.qos_class() {
-        _ if critical => -997,
-        "Guaranteed" => -997,
-        "BestEffort" => 1000,
-        _ => {
-            let asked = container.resources().requests().get("memory").map_or(0, |m| m.value());
-            let part = 1000 * asked / machine_memory.max(1);
-            (1000 - part).clamp(3, 999)
-        }
-    }
+    if milli == 0 { 0 } else { (milli.saturating_mul(PERIOD) / 1000).max(SHORTEST_QUOTA) }
 }
 
 #[cfg(test)]

@@ -9,7 +9,11 @@ use std::{
 
 use object::Value;
 
-use crate::{eviction, image_gc, rotate};
+use crate::{
+    eviction, image_gc,
+    reserved::{Reserved, ReservedGroup},
+    rotate,
+};
 
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -34,6 +38,15 @@ pub struct Config {
     pub resolv_conf: PathBuf,
     /// The group above `kubepods`; empty: the hierarchies' root.
     pub cgroup_root: String,
+    /// What of the machine Kubernetes itself needs, and what others need.
+    pub kube_reserved: Reserved,
+    pub system_reserved: Reserved,
+    /// Whether pods together are kept from what is reserved.
+    pub enforce_pods: bool,
+    /// Groups that are kept to what is reserved for them.
+    pub reserved_groups: Vec<ReservedGroup>,
+    /// The most processes of a pod; not positive: as many as all pods may have.
+    pub pod_max_pids: i64,
     /// Absent: made and signed by the kubelet itself.
     pub serving: Option<Arc<pki::Pair>>,
     /// Whose client certificates are believed.
@@ -73,6 +86,11 @@ impl Config {
             cluster_domain: "cluster.local".into(),
             resolv_conf: "/etc/resolv.conf".into(),
             cgroup_root: String::new(),
+            kube_reserved: Reserved::default(),
+            system_reserved: Reserved::default(),
+            enforce_pods: true,
+            reserved_groups: Vec::new(),
+            pod_max_pids: -1,
             serving: None,
             clients: None,
             address: Ipv4Addr::UNSPECIFIED.into(),

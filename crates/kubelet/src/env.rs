@@ -167,7 +167,7 @@ pub fn resource(
         (amount.value(), if divisor.is_zero() { 1 } else { divisor.value() })
     };
     let divisor = divisor.max(1);
-    Ok(((amount + divisor - 1).div_euclid(divisor)).to_string())
+    Ok((amount.saturating_add(divisor.saturating_sub(1)).div_euclid(divisor)).to_string())
 }
 
 /// What containers learn of services: as links of old, by name and port.

@@ -19,15 +19,18 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(crate) fn start(host: &Arc<Host>) {
     let host = host.clone();
     let cx = host.cx.clone();
-    cx.spawn("container events", async move {
-        loop {
-            let code = listen(&host).await;
-            if code == tonic::Code::Unimplemented {
-                info!("the runtime has no events; asking every second");
-                return relist(&host).await;
+    cx.keep("container events", move || {
+        let host = host.clone();
+        async move {
+            loop {
+                let code = listen(&host).await;
+                if code == tonic::Code::Unimplemented {
+                    info!("the runtime has no events; asking every second");
+                    return relist(&host).await;
+                }
+                sleep(RETRY).await;
+                host.pods.wake_all(); // something may have been missed
             }
-            sleep(RETRY).await;
-            host.pods.wake_all(); // something may have been missed
         }
     });
 }

@@ -3,7 +3,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -63,7 +63,8 @@ pub(crate) fn start(host: &Arc<Host>) {
     let cx = host.cx.clone();
     cx.spawn("image gc", async move {
         loop {
-            if let Err(why) = collect(&host).await {
+            let done = panics::contain("image gc", collect(&host)).await;
+            if let Err(why) = done.unwrap_or_else(|why| Err(why.to_string())) {
                 warn!(why, "images cannot be removed");
                 host.tell_node(Severity::Warning, "ImageGCFailed", why);
             }
@@ -97,7 +98,7 @@ async fn collect(host: &Arc<Host>) -> Result<(), String> {
 async fn free(host: &Arc<Host>, wanted: i64) -> Result<i64, String> {
     let (images, used) = observe(host).await?;
     let now = host.now();
-    let records = host.images.known.lock().expect("not poisoned").clone();
+    let records = host.images.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let mut freed = 0;
     for image in order(&images, &used, &records, now, host.config.image_gc.least_age) {
         if freed >= wanted {
@@ -107,7 +108,7 @@ async fn free(host: &Arc<Host>, wanted: i64) -> Result<i64, String> {
         match host.runtime.remove_image(&image.id).await {
             Ok(()) => {
                 freed += i64::try_from(image.size).unwrap_or(i64::MAX);
-                host.images.known.lock().expect("not poisoned").remove(&image.id);
+                host.images.known.lock().unwrap_or_else(PoisonError::into_inner).remove(&image.id);
             }
             Err(error) => warn!(image = image.id, %error, "an image cannot be removed"),
         }
@@ -128,7 +129,7 @@ async fn observe(host: &Arc<Host>) -> Result<(Vec<Image>, HashSet<String>), Stri
     let used: HashSet<String> =
         images.iter().filter(is_used).map(|image| image.id.clone()).collect();
     let now = host.now();
-    let mut known = host.images.known.lock().expect("not poisoned");
+    let mut known = host.images.known.lock().unwrap_or_else(PoisonError::into_inner);
     known.retain(|id, _| images.iter().any(|image| image.id == *id));
     for image in &images {
         let record = known.entry(image.id.clone()).or_insert(Record { first: now, last: 0 });

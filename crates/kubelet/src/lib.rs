@@ -23,6 +23,7 @@ mod objects;
 mod orphans;
 pub mod pod;
 pub mod probe;
+pub mod reserved;
 mod resize;
 pub mod rotate;
 mod runtime;
@@ -35,8 +36,9 @@ mod volumes;
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
+    os::unix::fs::PermissionsExt,
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -52,6 +54,7 @@ use tokio::{
 pub use self::config::Config;
 use self::{
     admit::Place,
+    cgroup::tiers::Tiers,
     eviction::Pressure,
     node::machine::Machine,
     pod::{Pods, plan::Failure},
@@ -105,6 +108,7 @@ pub(crate) struct Host {
     /// What the node is short of.
     pressure: Mutex<Vec<Pressure>>,
     image_folder: OnceCell<PathBuf>,
+    pub(crate) tiers: Tiers,
 }
 
 /// How long the runtime may take to come up.
@@ -117,12 +121,17 @@ pub async fn start(cx: &Context, mut config: Config) -> Result<Kubelet, Error> {
     if config.node_ips.is_empty() {
         config.node_ips.extend(node::machine::address());
     }
-    std::fs::create_dir_all(config.root.join("pods"))
+    let pods = config.root.join("pods");
+    // other users of the machine have no business with what pods read and write
+    std::fs::create_dir_all(&pods)
+        .and_then(|()| std::fs::set_permissions(&pods, std::fs::Permissions::from_mode(0o750)))
         .map_err(|error| Error::Io { what: config.root.display().to_string(), error })?;
     let own = Selection::fields(format!("spec.nodeName={}", config.node_name));
     let node = Selection::fields(format!("metadata.name={}", config.node_name));
     let with_api = !config.standalone;
     let machine = Machine::read(&config.root);
+    let tiers = Tiers::create(&config)
+        .map_err(|error| Error::Io { what: "the groups of pods".into(), error })?;
     let host = Arc::new(Host {
         runtime,
         machine,
@@ -140,6 +149,7 @@ pub async fn start(cx: &Context, mut config: Config) -> Result<Kubelet, Error> {
         probed: Arc::default(),
         pressure: Mutex::default(),
         image_folder: OnceCell::new(),
+        tiers,
         cx: cx.clone(),
         config,
     });
@@ -152,6 +162,7 @@ pub async fn start(cx: &Context, mut config: Config) -> Result<Kubelet, Error> {
             }
         });
     }
+    cgroup::tiers::start(&host)?;
     let address = server::start(&host).await?;
     node::start(&host, address.port());
     Statuses::start(&host);
@@ -210,8 +221,10 @@ impl Host {
         let settings = &self.config.eviction;
         whole
             .map(|(name, amount)| {
-                let left = eviction::allocatable(settings, &name, &amount);
-                (name, left)
+                let left = self.config.kube_reserved.subtract_from(&name, &amount);
+                let left = self.config.system_reserved.subtract_from(&name, &left);
+                let kept = eviction::kept(settings, &name, &amount);
+                (name, eviction::without(&left, kept))
             })
             .collect()
     }
@@ -252,12 +265,12 @@ impl Host {
     }
 
     pub(crate) fn pressure(&self) -> Vec<Pressure> {
-        self.pressure.lock().expect("not poisoned").clone()
+        self.pressure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The node is short of these; the API hears of a change at once.
     pub(crate) fn set_pressure(&self, now: &[Pressure]) {
-        let mut known = self.pressure.lock().expect("not poisoned");
+        let mut known = self.pressure.lock().unwrap_or_else(PoisonError::into_inner);
         if *known != now {
             now.clone_into(&mut known);
             self.node_changed.notify_one();
@@ -336,16 +349,24 @@ impl Host {
     }
 
     /// Removes what is left of a pod: volumes, logs, groups.
-    pub(crate) fn clean(&self, namespace: &str, name: &str, uid: &str) -> Result<(), String> {
-        let folder = self.config.pod_folder(uid);
-        volume::remove(&folder).map_err(|error| error.to_string())?;
-        cgroup::remove(&self.config.cgroup_root, uid);
-        let logs = self.config.log_folder(namespace, name, uid);
-        match std::fs::remove_dir_all(&logs) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(format!("{}: {error}", logs.display()))
-            }
-            _ => Ok(()),
-        }
+    pub(crate) async fn clean(&self, pod: &Pod) -> Result<(), String> {
+        let meta = pod.metadata();
+        let (uid, group) = (meta.uid().to_owned(), self.config.cgroup_root.clone());
+        let folder = self.config.pod_folder(&uid);
+        let logs = self.config.log_folder(meta.namespace(), meta.name(), &uid);
+        blocking(move || {
+            volume::remove(&folder).map_err(|error| error.to_string())?;
+            cgroup::remove(&group, &uid);
+            sys::tree::remove(&logs).map_err(|error| format!("{}: {error}", logs.display()))
+        })
+        .await
     }
+}
+
+/// Work with files, away from the threads that answer: how long it takes is up to containers.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    let work: Box<dyn FnOnce() -> Result<T, String> + Send> = Box::new(work);
+    tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())?
 }

@@ -1,7 +1,7 @@
 //! What pods read from the API: config maps, secrets, tokens, claims.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 use api::{
     certificates::ClusterTrustBundle,
@@ -75,7 +75,7 @@ impl Objects {
     ) -> Result<String, String> {
         let meta = pod.metadata();
         let id = (meta.uid().to_owned(), wanted.volume.to_owned(), wanted.path.to_owned());
-        let known = self.tokens.lock().expect("not poisoned").get(&id).cloned();
+        let known = self.tokens.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
         if let Some((token, until)) = known
             && now < until
         {
@@ -107,8 +107,11 @@ impl Objects {
         }
         let expires = Time::seconds(&text(&answer["status"]["expirationTimestamp"]));
         let lasts = expires.map_or(wanted.seconds, |expires| expires - now);
-        let mut tokens = self.tokens.lock().expect("not poisoned");
-        tokens.insert(id, (token.clone(), now + lasts * RENEW_PERCENT / 100));
+        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        tokens.insert(
+            id,
+            (token.clone(), now.saturating_add(lasts.saturating_mul(RENEW_PERCENT) / 100)),
+        );
         Ok(token)
     }
 
@@ -158,7 +161,10 @@ impl Objects {
 
     pub(crate) fn forget(&self, uid: &str) {
         self.certificates.forget(uid);
-        self.tokens.lock().expect("not poisoned").retain(|(pod, ..), _| pod != uid);
+        self.tokens
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|(pod, ..), _| pod != uid);
     }
 
     /// The persistent volume that a claim is bound to.

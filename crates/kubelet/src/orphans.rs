@@ -7,7 +7,7 @@ use api::core::Pod;
 use object::Value;
 use tracing::{info, warn};
 
-use crate::{Host, runtime::labels, source};
+use crate::{Host, blocking, runtime::labels, source};
 
 /// Adopts what runs; once all sources are known, ends what they lack.
 pub(crate) async fn adopt(host: &Arc<Host>) {
@@ -31,6 +31,7 @@ pub(crate) async fn adopt(host: &Arc<Host>) {
                 return;
             }
         }
+        host.tiers.settle();
         end_unwanted(&host).await;
     });
 }
@@ -55,11 +56,13 @@ async fn end_unwanted(host: &Arc<Host>) {
     }
     let Ok(folders) = fs::read_dir(host.config.root.join("pods")) else { return };
     for folder in folders.flatten() {
-        let uid = folder.file_name().to_string_lossy().into_owned();
-        if !host.pods.has(&uid)
-            && let Err(error) = volume::remove(&folder.path())
-        {
-            warn!(uid, %error, "the folder of a pod that is no more cannot be removed");
+        let (path, uid) = (folder.path(), folder.file_name().to_string_lossy().into_owned());
+        if host.pods.has(&uid) {
+            continue;
+        }
+        let removed = blocking(move || volume::remove(&path).map_err(|error| error.to_string()));
+        if let Err(error) = removed.await {
+            warn!(uid, error, "the folder of a pod that is no more cannot be removed");
         }
     }
 }

@@ -62,8 +62,11 @@ pub(crate) fn start(host: &Arc<Host>) {
     cx.spawn("log rotation", async move {
         loop {
             sleep(LOOK).await;
-            for log in large(&host.config.logs, host.config.log_limits.size) {
-                if let Err(why) = rotate(&host, &log).await {
+            let (folder, size) = (&host.config.logs, host.config.log_limits.size);
+            let found = panics::catch("log rotation", || large(folder, size));
+            for log in found.unwrap_or_default() {
+                let done = panics::contain("log rotation", rotate(&host, &log)).await;
+                if let Err(why) = done.unwrap_or_else(|why| Err(why.to_string())) {
                     warn!(log = %log.path.display(), why, "a log cannot be put aside");
                 }
             }

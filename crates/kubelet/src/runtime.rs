@@ -3,6 +3,7 @@
 use std::{collections::HashMap, future::Future, path::Path, time::Duration};
 
 use container::{Cri, cri};
+use object::wait_seconds;
 use tokio::time::timeout;
 use tonic::Status;
 
@@ -41,8 +42,22 @@ impl Runtime {
         self.cri.clone()
     }
 
+    /// Asks what may be asked twice: again, on a new connection, if the first was lost under the question.
+    async fn repeatable<Q: Clone, A, F>(
+        &self,
+        asked: Q,
+        call: impl Fn(Cri, Q) -> F,
+    ) -> Result<A, Status>
+    where
+        F: Future<Output = Result<tonic::Response<A>, Status>>,
+    {
+        twice_if_lost(|| within(USUAL, call(self.cri(), asked.clone()))).await
+    }
+
     pub(crate) async fn status(&self) -> Result<cri::StatusResponse, Status> {
-        within(USUAL, self.cri().runtime.status(cri::StatusRequest { verbose: false })).await
+        let asked = cri::StatusRequest { verbose: false };
+        self.repeatable(asked, |mut cri, asked| async move { cri.runtime.status(asked).await })
+            .await
     }
 
     pub(crate) async fn set_pod_cidr(&self, range: &str) -> Result<(), Status> {
@@ -58,7 +73,13 @@ impl Runtime {
     ) -> Result<Vec<cri::PodSandbox>, Status> {
         let filter = cri::PodSandboxFilter { label_selector, ..Default::default() };
         let asked = cri::ListPodSandboxRequest { filter: Some(filter) };
-        Ok(within(USUAL, self.cri().runtime.list_pod_sandbox(asked)).await?.items)
+        Ok(self
+            .repeatable(
+                asked,
+                |mut cri, asked| async move { cri.runtime.list_pod_sandbox(asked).await },
+            )
+            .await?
+            .items)
     }
 
     pub(crate) async fn containers(
@@ -67,18 +88,32 @@ impl Runtime {
     ) -> Result<Vec<cri::Container>, Status> {
         let filter = cri::ContainerFilter { label_selector, ..Default::default() };
         let asked = cri::ListContainersRequest { filter: Some(filter) };
-        Ok(within(USUAL, self.cri().runtime.list_containers(asked)).await?.containers)
+        Ok(self
+            .repeatable(
+                asked,
+                |mut cri, asked| async move { cri.runtime.list_containers(asked).await },
+            )
+            .await?
+            .containers)
     }
 
     pub(crate) async fn sandbox_status(&self, id: &str) -> Result<cri::PodSandboxStatus, Status> {
         let asked = cri::PodSandboxStatusRequest { pod_sandbox_id: id.into(), verbose: false };
-        let answer = within(USUAL, self.cri().runtime.pod_sandbox_status(asked)).await?;
+        let answer = self
+            .repeatable(asked, |mut cri, asked| async move {
+                cri.runtime.pod_sandbox_status(asked).await
+            })
+            .await?;
         answer.status.ok_or_else(|| Status::not_found("the runtime gives no status"))
     }
 
     pub(crate) async fn container_status(&self, id: &str) -> Result<cri::ContainerStatus, Status> {
         let asked = cri::ContainerStatusRequest { container_id: id.into(), verbose: false };
-        let answer = within(USUAL, self.cri().runtime.container_status(asked)).await?;
+        let answer =
+            self.repeatable(asked, |mut cri, asked| async move {
+                cri.runtime.container_status(asked).await
+            })
+            .await?;
         answer.status.ok_or_else(|| Status::not_found("the runtime gives no status"))
     }
 
@@ -123,7 +158,7 @@ impl Runtime {
 
     pub(crate) async fn stop(&self, id: &str, grace: i64) -> Result<(), Status> {
         let asked = cri::StopContainerRequest { container_id: id.into(), timeout: grace };
-        let patience = USUAL + Duration::from_secs(grace.try_into().unwrap_or_default());
+        let patience = USUAL + wait_seconds(grace);
         let stopped = within(patience, self.cri().runtime.stop_container(asked)).await;
         gone_is_fine(stopped.map(drop))
     }
@@ -150,7 +185,13 @@ impl Runtime {
 
     pub(crate) async fn remove(&self, id: &str) -> Result<(), Status> {
         let asked = cri::RemoveContainerRequest { container_id: id.into() };
-        gone_is_fine(within(USUAL, self.cri().runtime.remove_container(asked)).await.map(drop))
+        gone_is_fine(
+            self.repeatable(asked, |mut cri, asked| async move {
+                cri.runtime.remove_container(asked).await
+            })
+            .await
+            .map(drop),
+        )
     }
 
     pub(crate) async fn exec(
@@ -169,25 +210,36 @@ impl Runtime {
     pub(crate) async fn image(&self, image: &str) -> Result<Option<cri::Image>, Status> {
         let image = Some(cri::ImageSpec { image: image.into(), ..Default::default() });
         let asked = cri::ImageStatusRequest { image, verbose: false };
-        Ok(within(USUAL, self.cri().images.image_status(asked)).await?.image)
+        Ok(self
+            .repeatable(asked, |mut cri, asked| async move { cri.images.image_status(asked).await })
+            .await?
+            .image)
     }
 
     pub(crate) async fn images(&self) -> Result<Vec<cri::Image>, Status> {
         let asked = cri::ListImagesRequest { filter: None };
-        Ok(within(USUAL, self.cri().images.list_images(asked)).await?.images)
+        Ok(self
+            .repeatable(asked, |mut cri, asked| async move { cri.images.list_images(asked).await })
+            .await?
+            .images)
     }
 
     pub(crate) async fn remove_image(&self, id: &str) -> Result<(), Status> {
         let image = Some(cri::ImageSpec { image: id.into(), ..Default::default() });
         let asked = cri::RemoveImageRequest { image };
-        within(USUAL, self.cri().images.remove_image(asked)).await.map(drop)
+        self.repeatable(asked, |mut cri, asked| async move { cri.images.remove_image(asked).await })
+            .await
+            .map(drop)
     }
 
     /// Where the runtime keeps images.
     pub(crate) async fn image_folder(&self) -> Result<Option<String>, Status> {
-        let mut client = self.cri();
-        let asked = client.images.image_fs_info(cri::ImageFsInfoRequest {});
-        let answer = within(USUAL, asked).await?;
+        let asked = cri::ImageFsInfoRequest {};
+        let answer =
+            self.repeatable(asked, |mut cri, asked| async move {
+                cri.images.image_fs_info(asked).await
+            })
+            .await?;
         let first = answer.image_filesystems.into_iter().next();
         Ok(first.and_then(|fs| fs.fs_id).map(|id| id.mountpoint))
     }
@@ -207,13 +259,27 @@ impl Runtime {
     }
 }
 
-/// An answer in time.
+async fn twice_if_lost<A, F: Future<Output = Result<A, Status>>>(
+    ask: impl Fn() -> F,
+) -> Result<A, Status> {
+    match ask().await {
+        Err(error) if is_lost_connection(&error) => ask().await,
+        answer => answer,
+    }
+}
+
+/// Whether there was no answer at all: only this side knows a cause, a runtime tells none.
+fn is_lost_connection(error: &Status) -> bool {
+    std::error::Error::source(error).is_some()
+}
+
+/// An answer in time. What it says of an error is bounded: it goes into events and statuses.
 pub(crate) async fn within<T>(
     patience: Duration,
     asked: impl Future<Output = Result<tonic::Response<T>, Status>>,
 ) -> Result<T, Status> {
     match timeout(patience, asked).await {
-        Ok(answer) => answer.map(tonic::Response::into_inner),
+        Ok(answer) => answer.map(tonic::Response::into_inner).map_err(container::bounded),
         Err(_) => Err(Status::deadline_exceeded("context deadline exceeded")),
     }
 }
@@ -222,5 +288,41 @@ fn gone_is_fine(answer: Result<(), Status>) -> Result<(), Status> {
     match answer {
         Err(error) if error.code() == tonic::Code::NotFound => Ok(()),
         answer => answer,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::Cell, sync::Arc};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_a_lost_connection_is_asked_again() {
+        let asked = Cell::new(0);
+        let lost = || {
+            let mut status = Status::unknown("transport error");
+            status.set_source(Arc::new(std::io::Error::other("h2 protocol error")));
+            status
+        };
+        let answer = twice_if_lost(|| {
+            asked.set(asked.get() + 1);
+            let answer = if asked.get() == 1 { Err(lost()) } else { Ok(7) };
+            async move { answer }
+        });
+        assert_eq!((answer.await.expect("the second"), asked.get()), (7, 2));
+        let refused = twice_if_lost(|| {
+            asked.set(asked.get() + 1);
+            async { Err::<(), _>(Status::not_found("no such container")) }
+        });
+        refused.await.expect_err("as answered");
+        assert_eq!(asked.get(), 3);
+    }
+
+    #[tokio::test]
+    async fn what_a_runtime_says_is_bounded() {
+        let long = async { Err::<tonic::Response<()>, _>(Status::unknown("x".repeat(200_000))) };
+        let error = within(USUAL, long).await.expect_err("an error");
+        assert!(error.message().len() < 6000);
     }
 }

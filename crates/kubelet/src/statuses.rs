@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use api::core::Pod;
@@ -50,7 +50,7 @@ struct Pending {
 impl Statuses {
     pub(crate) fn report(&self, pod: &Pod, is_static: bool, status: Value) {
         let meta = pod.metadata();
-        let mut pending = self.pending.lock().expect("not poisoned");
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         let known = pending.entry(meta.uid().into()).or_insert_with(|| Pending {
             key: Key::of(meta),
             is_static,
@@ -67,7 +67,7 @@ impl Statuses {
 
     /// The pod is over: its object may go.
     pub(crate) fn ended(&self, uid: &str) {
-        let mut pending = self.pending.lock().expect("not poisoned");
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = pending.get_mut(uid) {
             known.ended = true;
         }
@@ -76,12 +76,16 @@ impl Statuses {
 
     /// What is known now, for those who ask the kubelet itself.
     pub(crate) fn get(&self, uid: &str) -> Option<Value> {
-        self.pending.lock().expect("not poisoned").get(uid).map(|known| known.status.clone())
+        self.pending
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(uid)
+            .map(|known| known.status.clone())
     }
 
     /// What others wrote over is written again.
     pub(crate) fn changed(&self, uid: &str) {
-        let known = self.pending.lock().expect("not poisoned").contains_key(uid);
+        let known = self.pending.lock().unwrap_or_else(PoisonError::into_inner).contains_key(uid);
         if known {
             self.queue.add(uid.into());
         }
@@ -94,7 +98,8 @@ impl Statuses {
             cx.spawn("pod status", async move {
                 loop {
                     let uid = host.statuses.queue.next().await;
-                    let done = write(&host, &uid).await;
+                    let done = panics::contain("pod status", write(&host, &uid)).await;
+                    let done = done.unwrap_or_else(|why| Err(Error::Invalid(why.to_string())));
                     if let Err(error) = &done
                         && !error.is_conflict()
                     {
@@ -108,7 +113,8 @@ impl Statuses {
 }
 
 async fn write(host: &Arc<Host>, uid: &str) -> Result<(), Error> {
-    let known = host.statuses.pending.lock().expect("not poisoned").get(uid).cloned();
+    let known =
+        host.statuses.pending.lock().unwrap_or_else(PoisonError::into_inner).get(uid).cloned();
     let Some(known) = known else { return Ok(()) };
     let Some(objects) = &host.api_pods else {
         note(host, uid, &known);
@@ -119,7 +125,7 @@ async fn write(host: &Arc<Host>, uid: &str) -> Result<(), Error> {
     });
     let Some(pod) = found else {
         if known.ended {
-            host.statuses.pending.lock().expect("not poisoned").remove(uid);
+            host.statuses.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
         }
         return Ok(());
     };
@@ -140,7 +146,7 @@ async fn write(host: &Arc<Host>, uid: &str) -> Result<(), Error> {
         match objects.delete_with(&pod, delete).await {
             Err(error) if !error.is_conflict() => return Err(error),
             _ => {
-                host.statuses.pending.lock().expect("not poisoned").remove(uid);
+                host.statuses.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
             }
         }
     }
@@ -148,7 +154,7 @@ async fn write(host: &Arc<Host>, uid: &str) -> Result<(), Error> {
 }
 
 fn note(host: &Host, uid: &str, known: &Pending) {
-    let mut pending = host.statuses.pending.lock().expect("not poisoned");
+    let mut pending = host.statuses.pending.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(entry) = pending.get_mut(uid) {
         entry.written = Some(known.status.clone());
     }

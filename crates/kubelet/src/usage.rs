@@ -1,6 +1,6 @@
 //! What pods use, as the runtime and the disk tell.
 
-use std::{path::Path, time::Duration};
+use std::{os::unix::fs::MetadataExt, path::Path, time::Duration};
 
 use api::core;
 use container::cri::{
@@ -10,7 +10,7 @@ use container::cri::{
 use sys::disk;
 
 use crate::{
-    Config, Host,
+    Config, Host, blocking,
     runtime::{labels, within},
 };
 
@@ -37,6 +37,8 @@ pub(crate) struct Container {
     pub(crate) layer_bytes: u64,
     pub(crate) layer_inodes: u64,
     pub(crate) log_bytes: u64,
+    /// Of its termination messages.
+    pub(crate) message_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,7 +67,17 @@ pub(crate) async fn pods(host: &Host) -> Result<Vec<Pod>, String> {
     let mut cri = host.runtime.cri();
     let asked = cri.runtime.list_pod_sandbox_stats(ListPodSandboxStatsRequest { filter: None });
     let answer = within(PATIENCE, asked).await.map_err(|error| error.message().to_owned())?;
-    Ok(answer.stats.into_iter().filter_map(|stats| pod(&host.config, stats)).collect())
+    let config = host.config.clone();
+    let counted =
+        move || Ok(answer.stats.into_iter().filter_map(|one| pod(&config, one)).collect());
+    blocking(counted).await
+}
+
+/// Bytes of the files that the kubelet made for the pod's containers to write to, beside those
+/// of single containers.
+pub(crate) fn shared_files(config: &Config, uid: &str) -> u64 {
+    let hosts = std::fs::symlink_metadata(config.pod_folder(uid).join("etc-hosts"));
+    hosts.map_or(0, |meta| meta.blocks().saturating_mul(512))
 }
 
 /// Bytes of each volume on disk that is the pod's own.
@@ -89,24 +101,28 @@ fn pod(config: &Config, stats: PodSandboxStats) -> Option<Pod> {
     let uid = label(labels::UID)?;
     let linux = stats.linux.unwrap_or_default();
     let logs = config.log_folder(&namespace, &name, &uid);
+    let messages = config.pod_folder(&uid).join("containers");
+    let containers = linux.containers.into_iter();
     Some(Pod {
         cpu: linux.cpu.map(Cpu::from).unwrap_or_default(),
         memory: linux.memory.map(Memory::from).unwrap_or_default(),
         network: linux.network,
         processes: value(linux.process.and_then(|process| process.process_count)),
-        containers: linux.containers.into_iter().filter_map(|one| container(&logs, one)).collect(),
+        containers: containers.filter_map(|one| container((&logs, &messages), one)).collect(),
         name,
         namespace,
         uid,
     })
 }
 
-fn container(logs: &Path, stats: ContainerStats) -> Option<Container> {
+fn container(folders: (&Path, &Path), stats: ContainerStats) -> Option<Container> {
+    let (logs, messages) = folders;
     let told = stats.attributes?;
     let name = told.labels.get(labels::CONTAINER)?.clone();
     let layer = stats.writable_layer.unwrap_or_default();
     Some(Container {
         log_bytes: disk::below(&logs.join(&name)).0,
+        message_bytes: disk::below(&messages.join(&name)).0,
         name,
         id: told.id,
         cpu: stats.cpu.map(Cpu::from).unwrap_or_default(),

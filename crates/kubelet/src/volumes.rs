@@ -14,7 +14,7 @@ use object::{List, Quantity};
 use volume::{Empty, File, Files};
 
 use crate::{
-    Host,
+    Host, blocking,
     certificates::{Credentials, Slot, Wish},
     env::{self, Sources, expand},
     objects::{Data, Wanted},
@@ -76,6 +76,7 @@ pub(crate) fn mounts(
 ) -> Result<Vec<Mount>, String> {
     let mut out = Vec::new();
     for (at, mount) in container.volume_mounts().iter().enumerate() {
+        let read_only = mount.read_only() || is_read_only(pod, mount.name());
         let place = places
             .get(mount.name())
             .ok_or_else(|| format!("cannot find volume \"{}\" to mount", mount.name()))?;
@@ -98,10 +99,13 @@ pub(crate) fn mounts(
             Some(sub) => {
                 let folder = host.config.pod_folder(pod.metadata().uid()).join("volume-subpaths");
                 let target = folder.join(mount.name()).join(container.name()).join(at.to_string());
+                // The pod's author learns nothing of what the host has there.
                 volume::place_sub_path(place, Path::new(&sub), &target).map_err(|error| {
+                    tracing::warn!(pod = pod.metadata().name(), %error, "a sub path is refused");
                     format!(
-                        "failed to prepare subPath for volumeMount \"{}\": {error}",
-                        mount.name()
+                        "failed to prepare subPath for volumeMount \"{}\" of container \"{}\"",
+                        mount.name(),
+                        container.name()
                     )
                 })?;
                 target
@@ -111,7 +115,7 @@ pub(crate) fn mounts(
         out.push(Mount {
             container_path: absolute(mount.mount_path()),
             host_path: host_path.to_string_lossy().into_owned(),
-            readonly: mount.read_only(),
+            readonly: read_only,
             propagation: match mount.mount_propagation() {
                 Some("HostToContainer") => MountPropagation::PropagationHostToContainer,
                 Some("Bidirectional") => MountPropagation::PropagationBidirectional,
@@ -128,23 +132,44 @@ pub(crate) fn mounts(
     Ok(out)
 }
 
+/// Whether containers may only read a volume, whatever their mounts say: what the kubelet
+/// writes is its own to change.
+fn is_read_only(pod: &Pod, name: &str) -> bool {
+    let volumes = pod.spec().volumes();
+    let source = volumes.iter().find(|volume| volume.name() == name).map(Volume::volume_source);
+    source.is_some_and(|source| {
+        source.config_map().is_some()
+            || source.secret().is_some()
+            || source.projected().is_some()
+            || source.downward_api().is_some()
+            || source
+                .persistent_volume_claim()
+                .is_some_and(api::core::PersistentVolumeClaimVolumeSource::read_only)
+    })
+}
+
 fn absolute(path: &str) -> String {
     if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }
 }
 
 fn sub_path(mount: &VolumeMount, env: &[(String, String)]) -> Result<Option<String>, String> {
-    if !mount.sub_path().is_empty() {
-        return Ok(Some(mount.sub_path().to_owned()));
+    let sub = if mount.sub_path_expr().is_empty() {
+        mount.sub_path().to_owned()
+    } else {
+        let known = |name: &str| env.iter().find(|(key, _)| key == name).map(|(_, v)| v.clone());
+        let expanded = expand(mount.sub_path_expr(), known);
+        if expanded.contains("$(") {
+            return Err(format!("failed to expand subPath expression: {expanded}"));
+        }
+        expanded
+    };
+    if sub.starts_with('/') {
+        return Err(format!("error SubPath `{sub}` must not be an absolute path"));
     }
-    if mount.sub_path_expr().is_empty() {
-        return Ok(None);
+    if sub.split('/').any(|part| part == "..") {
+        return Err(format!("unable to provision SubPath `{sub}`: must not contain '..'"));
     }
-    let known = |name: &str| env.iter().find(|(key, _)| key == name).map(|(_, v)| v.clone());
-    let expanded = expand(mount.sub_path_expr(), known);
-    if expanded.contains("$(") {
-        return Err(format!("failed to expand subPath expression: {expanded}"));
-    }
-    Ok(Some(expanded))
+    Ok(Some(sub).filter(|sub| !sub.is_empty()))
 }
 
 async fn place(host: &Host, pod: &Pod, volume: &Volume) -> Result<PathBuf, String> {
@@ -155,9 +180,7 @@ async fn place(host: &Host, pod: &Pod, volume: &Volume) -> Result<PathBuf, Strin
     };
     let group = group(pod);
     if let Some(path) = source.host_path() {
-        let place = PathBuf::from(path.path());
-        volume::check_host_path(&place, path.type_()).map_err(said)?;
-        return Ok(place);
+        return host_path(path.path(), path.type_()).await;
     }
     if let Some(empty) = source.empty_dir() {
         let memory = match empty.medium() {
@@ -168,12 +191,19 @@ async fn place(host: &Host, pod: &Pod, volume: &Volume) -> Result<PathBuf, Strin
         let place = below("empty-dir");
         let size = empty.size_limit().map(|size| size.value().unsigned_abs());
         let mode = empty.mode().map_or(0o777, i32::unsigned_abs);
-        let is_new = !place.exists();
-        volume::empty(&place, &Empty { memory, size, mode }).map_err(said)?;
-        if let Some(group) = group.filter(|_| is_new) {
-            volume::give_to_group(&place, group, false).map_err(said)?;
-        }
-        return Ok(place);
+        return blocking(move || {
+            let is_new = !place.exists();
+            volume::empty(&place, &Empty { memory, size, mode }).map_err(said)?;
+            if let Some(group) = group.filter(|_| is_new) {
+                volume::give_to_group(&place, group, false).map_err(said)?;
+            }
+            Ok(place)
+        })
+        .await;
+    }
+    if source.git_repo().is_some() {
+        // it runs what strangers put into repositories, as root of the node
+        return Err("git-repo volume plugin has been disabled".into());
     }
     if let Some(claim) = source.persistent_volume_claim() {
         return persistent(host, pod, claim.claim_name()).await;
@@ -206,34 +236,45 @@ async fn place(host: &Host, pod: &Pod, volume: &Volume) -> Result<PathBuf, Strin
         return Err("volumes of this type are not supported".into());
     };
     let place = below(kind);
-    if matches!(kind, "secret" | "projected") {
-        // secrets do not touch the disk
-        volume::empty(&place, &Empty { memory: true, size: None, mode: 0o777 }).map_err(said)?;
-    }
-    volume::write(&place, &files, group).map_err(said)?;
-    Ok(place)
+    blocking(move || {
+        if matches!(kind, "secret" | "projected") {
+            // secrets do not touch the disk
+            volume::empty(&place, &Empty { memory: true, size: None, mode: 0o755 })
+                .map_err(said)?;
+        }
+        volume::write(&place, &files, group).map_err(said)?;
+        Ok(place)
+    })
+    .await
+}
+
+async fn host_path(path: &str, kind: &str) -> Result<PathBuf, String> {
+    let (place, kind) = (PathBuf::from(path), kind.to_owned());
+    blocking(move || {
+        volume::check_host_path(&place, &kind).map_err(said)?;
+        Ok(place)
+    })
+    .await
 }
 
 async fn persistent(host: &Host, pod: &Pod, claim: &str) -> Result<PathBuf, String> {
     let volume = host.objects.volume(pod.metadata().namespace(), claim).await?;
     let source = volume.spec().persistent_volume_source();
     if let Some(path) = source.host_path() {
-        let place = PathBuf::from(path.path());
-        volume::check_host_path(&place, path.type_()).map_err(said)?;
-        return Ok(place);
+        return host_path(path.path(), path.type_()).await;
     }
     let Some(local) = source.local() else {
         return Err("persistent volumes of this type are not supported".into());
     };
-    let place = PathBuf::from(local.path());
-    volume::check_host_path(&place, "Directory").map_err(said)?;
-    if let Some(group) = group(pod) {
-        let trust =
-            pod.spec().security_context().and_then(|context| context.fs_group_change_policy())
-                == Some("OnRootMismatch");
+    let place = host_path(local.path(), "Directory").await?;
+    let Some(group) = group(pod) else { return Ok(place) };
+    let policy = pod.spec().security_context().and_then(|context| context.fs_group_change_policy());
+    let trust = policy == Some("OnRootMismatch");
+    blocking(move || {
         volume::give_to_group(&place, group, trust).map_err(said)?;
-    }
-    Ok(place)
+        Ok(place)
+    })
+    .await
 }
 
 fn group(pod: &Pod) -> Option<u32> {
@@ -396,3 +437,52 @@ fn select(data: Option<Data>, kind: &str, name: &str, part: &Part<'_>) -> Result
 
 /// What the machine offers, where a container has no limit.
 pub(crate) type Allocatable = BTreeMap<String, Quantity>;
+
+#[cfg(test)]
+mod tests {
+    use object::yaml::from_yaml;
+
+    use super::*;
+
+    fn pod(volumes: &str) -> Pod {
+        Pod::from(from_yaml(&format!("spec: {{volumes: [{volumes}]}}")).expect("a pod"))
+    }
+
+    #[test]
+    fn what_the_kubelet_writes_is_read_only() {
+        for (source, expected) in [
+            ("configMap: {name: x}", true),
+            ("secret: {secretName: x}", true),
+            ("projected: {sources: []}", true),
+            ("downwardAPI: {items: []}", true),
+            ("persistentVolumeClaim: {claimName: x, readOnly: true}", true),
+            ("persistentVolumeClaim: {claimName: x}", false),
+            ("emptyDir: {}", false),
+            ("hostPath: {path: /x}", false),
+        ] {
+            let pod = pod(&format!("{{name: other, emptyDir: {{}}}}, {{name: v, {source}}}"));
+            assert_eq!(is_read_only(&pod, "v"), expected, "{source}");
+            assert!(!is_read_only(&pod, "other"));
+        }
+    }
+
+    #[test]
+    fn sub_paths_stay_in_the_volume_also_when_expanded() {
+        let env = [("A", "../x"), ("B", "/etc"), ("C", "a/b"), ("D", "a;$(id)"), ("E", "")];
+        let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let sub = |text: &str| {
+            let mount = VolumeMount::from(from_yaml(text).expect("a mount"));
+            sub_path(&mount, &env)
+        };
+        for bad in ["$(A)", "$(B)", "x/$(A)", "$(C)/..", "$(missing)", "$(D)"] {
+            assert!(sub(&format!("subPathExpr: {bad}")).is_err(), "{bad}");
+        }
+        for bad in ["..", "../x", "/x", "a/../../x"] {
+            assert!(sub(&format!("subPath: {bad}")).is_err(), "{bad}");
+        }
+        assert_eq!(sub("subPathExpr: x/$(C)").unwrap().unwrap(), "x/a/b");
+        assert_eq!(sub("subPath: ..a/b..").unwrap().unwrap(), "..a/b..");
+        assert_eq!(sub("subPathExpr: $(E)").unwrap(), None);
+        assert_eq!(sub("name: x").unwrap(), None);
+    }
+}

@@ -9,11 +9,14 @@ use std::fs;
 use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use sys::record::{self, Durability};
 
 /// The first address is the network's, the second the gateway's.
 const FIRST: u32 = 2;
 /// A range may be vast; a node never holds more pods than this.
 const LARGEST: u32 = 1 << 20;
+/// Names, addresses and a port for each that a pod may have.
+const LARGEST_RECORD: u64 = 16 << 20;
 
 /// A sandbox's place in the ranges.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,9 +42,18 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Reads what is on disk; a file that was cut by a crash is removed.
-    pub(crate) fn open(directory: PathBuf, ranges: Vec<Cidr>) -> Result<Self> {
+    /// Reads what is on disk. A record that cannot be read is put aside, unless its address
+    /// `is_used`: then nobody else gets the address.
+    pub(crate) fn open(
+        directory: PathBuf,
+        ranges: Vec<Cidr>,
+        is_used: impl Fn(IpAddr) -> bool,
+    ) -> Result<Self> {
         let say = directory.display().to_string();
+        if !directory.is_dir() && fs::symlink_metadata(&directory).is_ok() {
+            tracing::error!(path = say, "no folder in the place of the addresses; it is put aside");
+            record::put_aside(&directory).map_err(about(&say))?;
+        }
         fs::create_dir_all(&directory).map_err(about(&say))?;
         let mut ledger = Self {
             directory,
@@ -52,12 +64,30 @@ impl Ledger {
         };
         for entry in fs::read_dir(&ledger.directory).map_err(about(&say))? {
             let path = entry.map_err(about(&say))?.path();
+            if record::is_new(&path) || record::is_aside(&path) {
+                continue;
+            }
             match read(&path) {
-                Some(record) => ledger.take_in(record),
-                None => fs::remove_file(&path).map_err(about(path.display().to_string()))?,
+                Ok(record) => ledger.take_in(record),
+                Err(why) => ledger.unreadable(&path, &why, &is_used),
             }
         }
         Ok(ledger)
+    }
+
+    /// Nothing is known of the address but that it was given to somebody.
+    fn unreadable(&mut self, path: &Path, why: &str, is_used: impl Fn(IpAddr) -> bool) {
+        let path_text = path.display();
+        if let Some(ip) = address(path).filter(|ip| is_used(*ip)) {
+            tracing::error!(path = %path_text, why, "the record of an address in use cannot be read; the address stays taken");
+            self.used.insert(ip);
+            return;
+        }
+        tracing::error!(path = %path_text, why, "the record of an address cannot be read and is put aside");
+        if let Err(error) = record::put_aside(path) {
+            tracing::error!(path = %path_text, %error, "it cannot be put aside");
+            self.used.extend(address(path));
+        }
     }
 
     /// The record of a sandbox; a new one gets the next free address.
@@ -119,14 +149,12 @@ impl Ledger {
         self.records.insert(record.id.clone(), record);
     }
 
-    /// Renamed into place: a reader sees a whole file or none.
+    /// After a power cut there is no pod that has the address.
     fn write(&self, record: &Record) -> Result<()> {
         let path = self.path(record);
-        let partial = path.with_file_name(".partial");
         let bytes = serde_json::to_vec(record).expect("strings, numbers and addresses");
         let say = path.display().to_string();
-        fs::write(&partial, bytes).map_err(about(&say))?;
-        fs::rename(&partial, &path).map_err(about(&say))
+        record::write(&path, &bytes, Durability::None).map_err(about(&say))
     }
 
     fn path(&self, record: &Record) -> PathBuf {
@@ -135,10 +163,19 @@ impl Ledger {
 }
 
 /// A record that says what its file name says.
-fn read(path: &Path) -> Option<Record> {
-    let record: Record = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
-    let named: IpAddr = path.file_name()?.to_str()?.parse().ok()?;
-    (record.ips.first() == Some(&named)).then_some(record)
+fn read(path: &Path) -> Result<Record, String> {
+    let bytes = record::read(path, LARGEST_RECORD).map_err(|error| error.to_string())?;
+    let record: Record =
+        serde_json::from_slice(&bytes.unwrap_or_default()).map_err(|error| error.to_string())?;
+    if record.ips.is_empty() || record.ips.first().copied() != address(path) {
+        return Err("it is the record of another address".to_owned());
+    }
+    Ok(record)
+}
+
+/// The address that a record's file is named after.
+fn address(path: &Path) -> Option<IpAddr> {
+    path.file_name()?.to_str()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -151,7 +188,7 @@ mod tests {
 
     fn open(directory: &Path, range: &str) -> Ledger {
         let ranges = vec![range.parse().expect("a range"), "fd00::/64".parse().expect("a range")];
-        Ledger::open(directory.to_owned(), ranges).expect("opened")
+        Ledger::open(directory.to_owned(), ranges, |_| false).expect("opened")
     }
 
     #[test]
@@ -184,7 +221,31 @@ mod tests {
     }
 
     #[test]
-    fn cut_files_are_removed() {
+    fn anything_may_stand_in_the_place_of_a_record() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = |ip: &str| directory.path().join(ip);
+        fs::write(at("10.244.1.2"), "").expect("written");
+        fs::create_dir_all(at("10.244.1.3").join("below")).expect("a folder");
+        let fifo = std::process::Command::new("mkfifo").arg(at("10.244.1.4")).status();
+        assert!(fifo.expect("mkfifo").success());
+        fs::File::create(at("10.244.1.5")).and_then(|f| f.set_len(1 << 40)).expect("sparse");
+        fs::write(at("not an address"), "{}").expect("written");
+        let ranges = vec!["10.244.1.0/24".parse().expect("a range")];
+        let used = |ip: IpAddr| ip == IpAddr::from([10, 244, 1, 4]);
+        for _ in 0..2 {
+            let mut ledger =
+                Ledger::open(directory.path().to_owned(), ranges.clone(), used).expect("opened");
+            let given = ["a", "b", "c"]
+                .map(|id| ledger.allocate(&attachment(id)).expect("free").ips[0].to_string());
+            assert_eq!(given, ["10.244.1.2", "10.244.1.3", "10.244.1.5"], "one is in use");
+        }
+        fs::remove_dir_all(directory.path().join("10.244.1.3")).ok();
+        fs::write(at("other"), "").expect("written");
+        Ledger::open(at("other"), ranges, used).expect("a file in the place of the folder");
+    }
+
+    #[test]
+    fn cut_files_are_put_aside() {
         let directory = tempfile::tempdir().expect("a directory");
         fs::write(directory.path().join("10.244.1.2"), b"{\"id\":").expect("written");
         let mut ledger = open(directory.path(), "10.244.1.0/24");

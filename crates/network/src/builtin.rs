@@ -60,7 +60,11 @@ impl Builtin {
                 if gateway.is_ipv4() { "ipv4/ip_forward" } else { "ipv6/conf/all/forwarding" };
             sysctl(name, "1")?;
         }
-        let ledger = Ledger::open(config.directory.join("addresses"), config.pods.clone())?;
+        let links = netlink::links(&mut Socket::open(Family::Route)?)?;
+        // who has an interface has its address, whatever the disk says
+        let is_used = |ip: IpAddr| links.iter().any(|link| link.name == names.interface(ip));
+        let directory = config.directory.join("addresses");
+        let ledger = Ledger::open(directory, config.pods.clone(), is_used)?;
         let node = Node {
             wiring: Wiring { names, gateways, mtu: config.mtu },
             config,

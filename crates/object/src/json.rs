@@ -5,7 +5,8 @@ mod write;
 
 pub use self::{
     read::{
-        JsonError, Odd, from_json, from_json_as_written, from_json_next, from_json_strict, raw_json,
+        JsonError, Odd, from_json, from_json_as_written, from_json_next, from_json_strict,
+        from_json_within, raw_json,
     },
     write::{to_json, to_json_pretty, write_json, write_json_text},
 };

@@ -7,14 +7,19 @@ use rustls::{
     server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 use rustls_pki_types::{CertificateDer, UnixTime};
-use x509_parser::{extensions::GeneralName, x509::X509Name};
+use x509_parser::{der_parser::oid, extensions::GeneralName, oid_registry::Oid, x509::X509Name};
 
 use crate::{Error, tls::provider};
+
+/// Upstream's attribute for the UID of a user.
+const UID: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     pub common_name: String,
     pub organizations: Vec<String>,
+    /// What Kubernetes's own attribute of a subject says: the UID of a user.
+    pub uids: Vec<String>,
     pub dns: Vec<String>,
     pub ips: Vec<IpAddr>,
     /// Names that are neither: e-mail addresses, URIs.
@@ -85,6 +90,11 @@ impl Identity {
             name.as_str()
                 .map_err(|e| Error::malformed("subject", e))?
                 .clone_into(&mut self.common_name);
+        }
+        let uids = subject.iter_attributes().filter(|own| *own.attr_type() == UID);
+        for uid in uids {
+            let text = uid.as_str().map_err(|e| Error::malformed("subject", e))?;
+            self.uids.push(text.to_owned());
         }
         Ok(())
     }

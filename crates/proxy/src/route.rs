@@ -31,8 +31,10 @@ pub fn watch_routes(
             return;
         }
         loop {
-            let routes = routes(&nodes.all(), &own);
-            if told.as_ref() != Some(&routes) {
+            let routes = panics::catch("node routes", || routes(&nodes.all(), &own));
+            if let Ok(routes) = routes
+                && told.as_ref() != Some(&routes)
+            {
                 tell(routes.clone());
                 told = Some(routes);
             }

@@ -2,7 +2,7 @@
 //! gathered is written in one transaction.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use api::core::{self, Service};
@@ -13,7 +13,7 @@ use runtime::{Cache, Context, Retry};
 use tokio::{sync::Notify, task::spawn_blocking, time::sleep};
 use tracing::{debug, error, warn};
 
-use crate::{Node, Proxy, Result, ServiceName, source};
+use crate::{Error, Node, Proxy, Result, ServiceName, source};
 
 /// A burst is mostly over by then.
 const GATHER: Duration = Duration::from_millis(10);
@@ -62,12 +62,12 @@ struct Changed {
 
 impl Changed {
     fn add(&self, names: impl IntoIterator<Item = Key>) {
-        self.names.lock().expect("not poisoned").extend(names);
+        self.names.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
         self.wake.notify_one();
     }
 
     fn take(&self) -> BTreeSet<Key> {
-        std::mem::take(&mut self.names.lock().expect("not poisoned"))
+        std::mem::take(&mut self.names.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -106,7 +106,8 @@ impl Source {
                 self.changed.wake.notified().await;
                 continue;
             };
-            match self.step(&mut shell, node).await {
+            let stepped = panics::contain("proxy", self.step(&mut shell, node)).await;
+            match stepped.unwrap_or_else(|error| Err(panicked(&error))) {
                 Ok(()) => {
                     retry.reset();
                     self.changed.wake.notified().await;
@@ -125,7 +126,7 @@ impl Source {
         let names = self.changed.take();
         let known = shell.take().filter(|(known, _)| *known == node);
         let names = if known.is_some() { names } else { self.names() };
-        let changed: Vec<_> = names.iter().map(|key| (name(key), self.service(key))).collect();
+        let changed: Vec<_> = names.iter().map(|key| (name(key), self.read(key))).collect();
         let count = changed.len();
         let work = spawn_blocking(move || -> Result<_> {
             let mut proxy = match known {
@@ -141,7 +142,7 @@ impl Source {
             }
             Ok((node, proxy, written))
         });
-        let (node, proxy, written) = work.await.expect("writing does not panic")?;
+        let (node, proxy, written) = work.await.map_err(|error| panicked(&error))??;
         *shell = Some((node, proxy));
         debug!(services = count, touched = written?, "written");
         Ok(())
@@ -151,11 +152,21 @@ impl Source {
         self.services.all().iter().map(|service| Key::of(service.metadata())).collect()
     }
 
+    /// A service that cannot be read is none, and no other is held back.
+    fn read(&self, key: &Key) -> Option<crate::Service> {
+        panics::catch("proxy", || self.service(key)).ok().flatten()
+    }
+
     fn service(&self, key: &Key) -> Option<crate::Service> {
         let service = self.services.get(key)?;
         let slices = self.slices.by(OWNER, &key.to_string());
         source::service(&service, &slices, &self.given.name)
     }
+}
+
+fn panicked(error: &dyn std::error::Error) -> Error {
+    let (what, source) = ("write services".to_owned(), std::io::Error::other(error.to_string()));
+    Error::Refused { what, source, message: None }
 }
 
 fn name(key: &Key) -> ServiceName {

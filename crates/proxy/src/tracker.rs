@@ -56,7 +56,9 @@ impl Tracker {
         let mut touched: BTreeMap<Shared, Option<Option<Data>>> = BTreeMap::new();
         for (name, service) in changed {
             let old = self.parts.remove(name).unwrap_or_default();
-            let new = service.map(|service| part(service, &self.node, self.family, Some(&old)));
+            let planned = |service| part(service, &self.node, self.family, Some(&old));
+            // a service that cannot be planned is none, and no other is held back
+            let new = service.and_then(|service| panics::catch("proxy", || planned(service)).ok());
             let new = new.unwrap_or_default();
             let keys: BTreeSet<&Shared> = old.elements.keys().chain(new.elements.keys()).collect();
             for key in keys.into_iter().filter(|key| old.elements.get(key) != new.elements.get(key))

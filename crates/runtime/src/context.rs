@@ -5,20 +5,26 @@ use std::{
     collections::HashMap,
     fmt,
     future::Future,
-    panic::AssertUnwindSafe,
     pin::Pin,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use client::{Api, Client, Resource, Selection};
-use futures_util::FutureExt;
 use object::Text;
 use schema::Kind;
-use tokio::sync::watch;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tracing::{Instrument, error, info_span};
+use tracing::{Instrument, info_span};
 
-use crate::{Any, Cache, Cached, Objects, indexed::Entries, local::Local};
+use crate::{Any, Cache, Cached, Objects, Retry, indexed::Entries, local::Local};
+
+/// How soon a task that panicked is begun anew.
+const FIRST_RETRY: Duration = Duration::from_millis(100);
+const LAST_RETRY: Duration = Duration::from_secs(30);
 
 /// One copy per resource, namespace and selection; the type tells typed from any, which have other indexes.
 type Which = (TypeId, Resource, Text, Selection);
@@ -30,7 +36,9 @@ pub struct Context {
     /// Whom caches read as: all share them.
     reader: Client,
     locals: Arc<Mutex<HashMap<Which, Arc<Local>>>>,
-    synced: Arc<Mutex<Vec<watch::Receiver<bool>>>>,
+    /// Whether each cache has been filled that was opened through this context: nobody waits
+    /// for what only others use.
+    used: Arc<Mutex<HashMap<Which, watch::Receiver<bool>>>>,
     /// Our own and those of the contexts that this one is part of.
     tasks: Vec<TaskTracker>,
     shutdown: CancellationToken,
@@ -48,15 +56,16 @@ impl Context {
             client: client.clone(),
             reader: client.clone(),
             locals: Arc::default(),
-            synced: Arc::default(),
+            used: Arc::default(),
             tasks: vec![TaskTracker::new()],
             shutdown: CancellationToken::new(),
         }
     }
 
-    /// The same, but writing as another: each controller has its own identity.
+    /// The same, but writing as another: each controller has its own identity, and waits only
+    /// for the caches that it opens itself.
     pub fn writing_as(&self, client: &Client) -> Self {
-        Self { client: client.clone(), ..self.clone() }
+        Self { client: client.clone(), used: Arc::default(), ..self.clone() }
     }
 
     /// A part that can be stopped alone, and stops with the whole. Its caches are
@@ -66,7 +75,7 @@ impl Context {
         tasks.push(TaskTracker::new());
         Self {
             locals: Arc::default(),
-            synced: Arc::default(),
+            used: Arc::default(),
             tasks,
             shutdown: self.shutdown.child_token(),
             ..self.clone()
@@ -115,17 +124,39 @@ impl Context {
         self.open(resource.clone(), "", selection)
     }
 
-    /// Waits until every cache has been filled once.
+    /// Waits until every cache that was opened through this context has been filled once.
     pub async fn synced(&self) {
-        let all = self.synced.lock().expect("not poisoned").clone();
+        let all: Vec<_> = held(&self.used).values().cloned().collect();
         for mut one in all {
-            one.wait_for(|ok| *ok).await.expect("caches outlive their waiters");
+            let _ = one.wait_for(|ok| *ok).await; // caches live as long as their context
         }
     }
 
-    /// Runs `task` until it ends or the component stops. The only spawn there is.
+    /// Runs `task` until it ends or the component stops. The only spawn there is. A panic ends
+    /// the task and nothing else: whatever goes on for ever belongs into `keep`.
     pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         self.spawn_boxed(name, Box::pin(task));
+    }
+
+    /// Runs the task that `make` gives; one that panics is made anew, after a while.
+    pub fn keep<F: Future<Output = ()> + Send + 'static>(
+        &self,
+        name: &'static str,
+        make: impl Fn() -> F + Send + 'static,
+    ) {
+        self.spawn(name, async move {
+            let mut retry = Retry::new(FIRST_RETRY, LAST_RETRY);
+            loop {
+                let began = Instant::now();
+                if panics::contain(name, make()).await.is_ok() {
+                    return;
+                }
+                if began.elapsed() > LAST_RETRY {
+                    retry.reset();
+                }
+                sleep(retry.pause()).await;
+            }
+        });
     }
 
     /// All tasks are of one type, or what runs them would be compiled for each.
@@ -133,10 +164,7 @@ impl Context {
         let stop = self.shutdown.clone();
         let task = async move {
             tokio::select! {
-                ended = AssertUnwindSafe(task).catch_unwind() => if ended.is_err() {
-                    error!("the task panicked; stopping");
-                    stop.cancel();
-                },
+                _ = panics::contain(name, task) => {} // a panic has been counted and logged
                 () = stop.cancelled() => {}
             }
         };
@@ -183,16 +211,21 @@ impl Context {
 
     /// The copy that all caches of these objects share, started on first use.
     fn local(&self, which: Which, entries: Entries) -> Arc<Local> {
-        let mut locals = self.locals.lock().expect("not poisoned");
-        let local =
-            locals.entry(which).or_insert_with_key(|(_, resource, namespace, selection)| {
+        let mut locals = held(&self.locals);
+        let local = locals.entry(which.clone()).or_insert_with_key(
+            |(_, resource, namespace, selection)| {
                 let api = Api::<Any>::of(&self.reader, resource.clone()).namespaced(namespace);
                 let (local, selection) = (Arc::new(Local::new(entries)), selection.clone());
                 let running = local.clone();
-                self.synced.lock().expect("not poisoned").push(local.synced());
                 self.spawn("cache", async move { running.run(api, selection).await });
                 local
-            });
+            },
+        );
+        held(&self.used).entry(which).or_insert_with(|| local.synced());
         local.clone()
     }
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

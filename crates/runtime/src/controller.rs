@@ -6,7 +6,7 @@ use client::{Error, Selection};
 use object::{Cause, Key};
 use schema::Kind;
 use tokio::time::sleep;
-use tracing::{Instrument, debug, info_span, warn};
+use tracing::{Instrument, debug, error, info_span, warn};
 
 use crate::{Cache, Context, Queue};
 
@@ -139,18 +139,28 @@ impl<R: Reconcile> Controller<R> {
             let key = self.queue.next().await;
             let span = info_span!("reconcile", controller = self.name, %key);
             let object = self.cache.get(&key);
-            let result = self.reconciler.reconcile(&key, object).instrument(span).await;
-            match &result {
-                Ok(Next::OnChange) => {}
-                Ok(Next::After(delay)) => self.queue.add_after(key.clone(), *delay),
-                Err(error) if error.is_conflict() => {
+            let work = self.reconciler.reconcile(&key, object).instrument(span);
+            let ok = match panics::contain(self.name, work).await {
+                Ok(Ok(next)) => {
+                    if let Next::After(delay) = next {
+                        self.queue.add_after(key.clone(), delay);
+                    }
+                    true
+                }
+                Ok(Err(error)) if error.is_conflict() => {
                     debug!(controller = self.name, %key, %error, "somebody was faster; will retry");
+                    false
                 }
-                Err(error) => {
+                Ok(Err(error)) => {
                     warn!(controller = self.name, %key, %error, "reconcile failed; will retry");
+                    false
                 }
-            }
-            self.queue.done(key, result.is_ok());
+                Err(panicked) => {
+                    error!(controller = self.name, %key, %panicked, "reconcile failed; will retry");
+                    false
+                }
+            };
+            self.queue.done(key, ok);
         }
     }
 }

@@ -61,7 +61,7 @@ impl Indexed {
             return;
         }
         for (key, object) in &self.objects {
-            for value in of(object) {
+            for value in values(&of, object) {
                 self.indexes.entry((name, value)).or_default().insert(key.clone());
             }
         }
@@ -91,13 +91,18 @@ impl Indexed {
     }
 
     fn entries(&self, object: &Any) -> Vec<(&'static str, Text)> {
-        let mut all = (self.declared)(object);
+        let mut all = panics::catch("cache index", || (self.declared)(object)).unwrap_or_default();
         all.extend(object.metadata().controller().map(|owner| (OWNER, owner.uid().into())));
         for (name, of) in &self.lookups {
-            all.extend(of(object).into_iter().map(|value| (*name, value)));
+            all.extend(values(of, object).into_iter().map(|value| (*name, value)));
         }
         all
     }
+}
+
+/// An object whose values cannot be had is found by none; the copy itself stays whole.
+fn values(of: &Lookup, object: &Any) -> Vec<Text> {
+    panics::catch("cache index", || of(object)).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 use std::{sync::Arc, time::Duration};
 
 use client::{Api, Error, Resource};
-use object::{Clock, Key, MicroTime, SystemClock, Value};
+use object::{Clock, Key, MicroTime, SystemClock, Value, wait_seconds};
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{debug, info, warn};
 
@@ -132,7 +132,7 @@ impl Election {
         let is_new = lease["metadata"].is_null();
         if before != Some(&*self.identity) {
             let transitions = spec["leaseTransitions"].as_i64().unwrap_or_default();
-            spec["leaseTransitions"] = (transitions + i64::from(!is_new)).into();
+            spec["leaseTransitions"] = transitions.saturating_add(i64::from(!is_new)).into();
             spec["acquireTime"] = MicroTime::text(now).into();
             spec["holderIdentity"] = (&*self.identity).into();
         }
@@ -159,8 +159,7 @@ impl Election {
 }
 
 fn duration_of(lease: &Value) -> Duration {
-    let seconds = lease["spec"]["leaseDurationSeconds"].as_i64().unwrap_or_default();
-    Duration::from_secs(seconds.try_into().unwrap_or_default())
+    wait_seconds(lease["spec"]["leaseDurationSeconds"].as_i64().unwrap_or_default())
 }
 
 fn leases() -> Resource {

@@ -3,7 +3,7 @@
 //! `Known`; here is the rest. Kinds are looked at by `Cache`: this is compiled once.
 
 use std::{
-    sync::{Mutex, MutexGuard},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -55,9 +55,9 @@ impl Local {
     }
 
     pub(super) fn on_change(&self, handler: Handler) {
-        let mut handlers = self.handlers.lock().expect("not poisoned");
+        let mut handlers = self.handlers.lock().unwrap_or_else(PoisonError::into_inner);
         for object in &self.all() {
-            handler(None, Some(object));
+            call(&handler, None, Some(object));
         }
         handlers.push(handler);
     }
@@ -81,7 +81,9 @@ impl Local {
         let mut start = Start::List;
         loop {
             let began = Instant::now();
-            let ended = self.follow(&api, &selection, start, &mut retry).await;
+            let following = self.follow(&api, &selection, start, &mut retry);
+            let ended = panics::contain("cache", following).await;
+            let ended = ended.unwrap_or_else(|why| Err(Error::Invalid(why.to_string())));
             let synced = *self.synced.borrow();
             let lost = ended.as_ref().is_err_and(Error::is_gone) || !synced;
             start = if lost { Start::List } else { Start::After(self.known().seen) };
@@ -135,14 +137,19 @@ impl Local {
     }
 
     fn change(&self, change: impl FnOnce(&mut Known) -> Vec<Change>) {
-        let handlers = self.handlers.lock().expect("not poisoned");
+        let handlers = self.handlers.lock().unwrap_or_else(PoisonError::into_inner);
         let changes = change(&mut self.known());
         for (old, new) in changes {
-            handlers.iter().for_each(|handler| handler(old.as_ref(), new.as_ref()));
+            handlers.iter().for_each(|handler| call(handler, old.as_ref(), new.as_ref()));
         }
     }
 
     pub(super) fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().expect("not poisoned")
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// One handler that panics keeps no other from hearing.
+fn call(handler: &Handler, old: Option<&Any>, new: Option<&Any>) {
+    let _ = panics::catch("cache handler", || handler(old, new)); // counted and logged
 }

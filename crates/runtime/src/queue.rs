@@ -5,11 +5,11 @@ use std::{
     collections::{BTreeSet, HashMap, HashSet, VecDeque},
     fmt::Debug,
     hash::Hash,
-    sync::{Mutex, MutexGuard},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use object::Key;
+use object::{Key, bounded_wait};
 use tokio::{
     sync::Notify,
     time::{Instant, sleep_until},
@@ -57,7 +57,7 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
     }
 
     pub fn add_after(&self, key: K, delay: Duration) {
-        self.state().delay(key, Instant::now() + delay);
+        self.state().delay(key, Instant::now() + bounded_wait(delay));
         self.wake.notify_one();
     }
 
@@ -97,8 +97,8 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
             state.failures.remove(&key);
         } else {
             let failures = state.failures.entry(key.clone()).or_default();
-            *failures += 1;
-            let wait = FIRST_RETRY.saturating_mul(1 << (*failures - 1).min(20)).min(LAST_RETRY);
+            let wait = FIRST_RETRY.saturating_mul(1 << (*failures).min(20)).min(LAST_RETRY);
+            *failures = failures.saturating_add(1);
             state.delay(key, Instant::now() + wait);
         }
         drop(state);
@@ -115,7 +115,7 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
     }
 
     fn state(&self) -> MutexGuard<'_, State<K>> {
-        self.state.lock().expect("not poisoned")
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

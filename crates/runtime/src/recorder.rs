@@ -27,6 +27,8 @@ const SIMILAR_FOR: Duration = Duration::from_mins(10);
 /// Events about one object: so many at once, then one more each `REFILL`.
 const BURST: u32 = 25;
 const REFILL: Duration = Duration::from_mins(5);
+/// What an event may say; in the group events.k8s.io a longer note is refused.
+const LONGEST_MESSAGE: usize = 1024;
 const TRIES: usize = 12;
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(10);
@@ -105,7 +107,7 @@ impl Recorder {
         };
         cx.spawn("events", async move {
             while let Some(told) = waiting.recv().await {
-                writer.write(told).await;
+                let _ = panics::contain("events", writer.write(told)).await;
             }
         });
         Self { told }
@@ -119,7 +121,8 @@ impl Recorder {
         self.tell(Reference::to(object), Severity::Warning, reason, message.into());
     }
 
-    pub fn tell(&self, about: Reference, severity: Severity, reason: &str, message: String) {
+    pub fn tell(&self, about: Reference, severity: Severity, reason: &str, mut message: String) {
+        message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
         let told = Told { about, severity, reason: reason.into(), message };
         if let Err(error) = self.told.try_send(told) {
             debug!(%error, "an event is dropped");

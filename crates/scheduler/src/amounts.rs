@@ -5,6 +5,10 @@ use object::{Map, Quantity, Text};
 /// What a container that asks for nothing is taken to need when nodes are compared.
 const SMALLEST_CPU: i64 = 100;
 const SMALLEST_MEMORY: i64 = 200 * 1024 * 1024;
+/// No node has more, and no pod can ask for more than just too much: so that sums over the pods
+/// of a node, and a hundred times what a node has, are numbers.
+const MOST_OF_NODE: i64 = i64::MAX >> 17;
+const MOST_OF_POD: i64 = 2 * MOST_OF_NODE;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Amounts {
@@ -22,14 +26,14 @@ impl Amounts {
     /// What a node has to give.
     pub(crate) fn of_node(map: &Map<Quantity>) -> Self {
         let mut all = Self::default();
-        map.iter().for_each(|(name, amount)| all.put(name, &amount));
+        map.iter().for_each(|(name, amount)| all.put(name, &amount, MOST_OF_NODE));
         all
     }
 
     /// What a pod asks for.
     pub(crate) fn of_pod(pod: &api::core::Pod) -> Self {
         let mut all = Self::default();
-        pod.requests().iter().for_each(|(name, amount)| all.put(name, amount));
+        pod.requests().iter().for_each(|(name, amount)| all.put(name, amount, MOST_OF_POD));
         all.pods = 1;
         all
     }
@@ -42,17 +46,21 @@ impl Amounts {
             let without = containers().filter(|c| c.resources().requests().get(name).is_none());
             i64::try_from(without.count()).unwrap_or_default()
         };
-        (self.cpu + SMALLEST_CPU * lacks("cpu"), self.memory + SMALLEST_MEMORY * lacks("memory"))
+        (
+            self.cpu.saturating_add(SMALLEST_CPU.saturating_mul(lacks("cpu"))),
+            self.memory.saturating_add(SMALLEST_MEMORY.saturating_mul(lacks("memory"))),
+        )
     }
 
     pub(crate) fn add(&mut self, more: &Self, sign: i64) {
-        self.cpu += sign * more.cpu;
-        self.memory += sign * more.memory;
-        self.storage += sign * more.storage;
-        self.pods += sign * more.pods;
+        let add = |sum: &mut i64, amount: i64| *sum = sum.saturating_add(sign * amount);
+        add(&mut self.cpu, more.cpu);
+        add(&mut self.memory, more.memory);
+        add(&mut self.storage, more.storage);
+        add(&mut self.pods, more.pods);
         for (name, amount) in &more.others {
             match self.others.iter_mut().find(|(known, _)| known == name) {
-                Some((_, sum)) => *sum += sign * amount,
+                Some((_, sum)) => add(sum, *amount),
                 None => self.others.push((name.clone(), sign * amount)),
             }
         }
@@ -62,13 +70,14 @@ impl Amounts {
         self.others.iter().find(|(known, _)| known == name).map_or(0, |(_, amount)| *amount)
     }
 
-    fn put(&mut self, name: &str, amount: &Quantity) {
+    fn put(&mut self, name: &str, amount: &Quantity, most: i64) {
+        let value = || amount.value().clamp(-most, most);
         match name {
-            "cpu" => self.cpu = amount.milli_value(),
-            "memory" => self.memory = amount.value(),
-            "ephemeral-storage" => self.storage = amount.value(),
-            "pods" => self.pods = amount.value(),
-            name => self.others.push((name.into(), amount.value())),
+            "cpu" => self.cpu = amount.milli_value().clamp(-most, most),
+            "memory" => self.memory = value(),
+            "ephemeral-storage" => self.storage = value(),
+            "pods" => self.pods = value(),
+            name => self.others.push((name.into(), value())),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The loop: takes the next pod, chooses, and binds in a task of its own, so that the
 //! next choice need not wait for the API.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api::{
     core::{Binding, Namespace, Node, ObjectReference, Pod},
@@ -14,7 +14,7 @@ use tokio::{
     sync::{Notify, Semaphore},
     time::{Instant, sleep_until},
 };
-use tracing::{debug, warn};
+use tracing::{debug, error, warn};
 
 use crate::{
     Config, PodInfo, Sacrifice, Unschedulable, claims::Claims, peers::Peers, preempt, schedule,
@@ -91,17 +91,36 @@ impl Scheduler {
                 self.state().waiting.remove(&uid);
                 continue;
             };
-            let outcome = self.decide(&pod, turn);
+            let Ok(outcome) = panics::catch("scheduler", || self.decide(&pod, turn)) else {
+                self.again(&pod);
+                continue;
+            };
             let this = self.clone();
             cx.spawn("bind", async move {
-                match outcome {
-                    Outcome::Chosen(node) => this.bind(&pod, &node).await,
-                    Outcome::Unmade(node, claims) => this.provision(&pod, &claims, &node).await,
-                    Outcome::Refused(none, room) => this.refuse(&pod, &none, room).await,
+                let done = async {
+                    match outcome {
+                        Outcome::Chosen(node) => this.bind(&pod, &node).await,
+                        Outcome::Unmade(node, claims) => this.provision(&pod, &claims, &node).await,
+                        Outcome::Refused(none, room) => this.refuse(&pod, &none, room).await,
+                    }
+                };
+                if panics::contain("bind", done).await.is_err() {
+                    this.again(&pod);
                 }
                 drop(permit);
             });
         }
+    }
+
+    /// A panic is this pod's alone: it counts on no node, and is tried again later.
+    fn again(&self, pod: &Pod) {
+        let uid = Text::from(pod.metadata().uid());
+        error!(pod = %Key::of(pod.metadata()), "scheduling failed; will retry");
+        let mut state = self.state();
+        state.forget(&uid);
+        state.waiting.failed(&uid, false, Instant::now());
+        drop(state);
+        self.wake.notify_one();
     }
 
     /// One cycle. What it decides counts at once.
@@ -199,7 +218,7 @@ impl Scheduler {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("not poisoned")
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -107,8 +107,8 @@ impl NodeInfo {
 
     fn count(&mut self, pod: &PodInfo, sign: i64) {
         self.requested.add(&pod.amounts, sign);
-        self.at_least.0 += sign * pod.at_least.0;
-        self.at_least.1 += sign * pod.at_least.1;
+        self.at_least.0 = self.at_least.0.saturating_add(sign * pod.at_least.0);
+        self.at_least.1 = self.at_least.1.saturating_add(sign * pod.at_least.1);
         self.with_terms += sign * i64::from(pod.terms.is_some());
     }
 }
@@ -125,9 +125,9 @@ impl Room {
     fn of(node: &NodeInfo) -> Self {
         let (has, used) = (&node.allocatable, &node.requested);
         Self {
-            cpu: has.cpu - used.cpu,
-            memory: has.memory - used.memory,
-            pods: has.pods - used.pods,
+            cpu: has.cpu.saturating_sub(used.cpu),
+            memory: has.memory.saturating_sub(used.memory),
+            pods: has.pods.saturating_sub(used.pods),
         }
     }
 

@@ -97,7 +97,7 @@ impl Waiting {
     /// It could not be placed. `stuck`: only a change can help; one may have happened.
     pub(crate) fn failed(&mut self, uid: &Text, stuck: bool, now: Instant) {
         let Some(entry) = self.pods.get_mut(uid) else { return };
-        entry.failures += 1;
+        entry.failures = entry.failures.saturating_add(1);
         let changed = matches!(entry.place, Place::Tried(since) if since != self.changes);
         let until = now + pause(entry.failures);
         let place = if stuck && !changed {

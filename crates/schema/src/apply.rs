@@ -53,6 +53,9 @@ pub struct Write<'a> {
     pub versions: &'a dyn Versions,
 }
 
+/// How many conflicts are told of one request; each has a path of its own.
+const CONFLICTS: usize = 5_000;
+
 /// The kinds whose status brings metadata with it.
 const OLD: &str = "CronJob CustomResourceDefinition DaemonSet HorizontalPodAutoscaler Ingress Job Namespace Node PersistentVolume \
     PersistentVolumeClaim PodDisruptionBudget ReplicaSet ReplicationController ResourceQuota Service StatefulSet";
@@ -306,7 +309,8 @@ fn lay(
         for entry in others {
             let Some(Change { modified, added, .. }) = changes.of(&entry.version) else { continue };
             let changed = modified.clone().union(added);
-            for path in changed.intersection(&entry.fields).paths() {
+            let left = CONFLICTS - conflicts.len();
+            for path in changed.intersection(&entry.fields).paths(left) {
                 let (manager, field) = (entry.manager.shown(), shown(&path));
                 conflicts.push(Conflict { manager, field, path });
             }

@@ -5,7 +5,7 @@ use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 use object::{Field, Link, Struct, Text, Time, Type, Value};
 
 use crate::{
-    Errors, Gates, Grace, Kind, NameRule, Names, Path, Scope, Storage, Subresource, Unknown,
+    Errors, Gates, Grace, Kind, NameRule, Names, Part, Path, Scope, Storage, Subresource, Unknown,
     Warnings, Writer,
     check::has_checks,
     conform_as,
@@ -83,8 +83,15 @@ pub trait Hooks: fmt::Debug + Send + Sync {
         self.validate_status(object, old, errs);
     }
     fn warn(&self, _object: &Value, _old: Option<&Value>, _warnings: &mut Warnings) {}
+    fn needs(&self, _object: &Value) -> Option<&'static Part> {
+        None
+    }
     fn warn_status(&self, _object: &Value, _warnings: &mut Warnings) {}
     fn blind_updates(&self) -> bool {
+        false
+    }
+    /// Whether checking this object may take longer than other requests can wait.
+    fn is_expensive(&self, _object: &Value) -> bool {
         false
     }
     fn counts_dormant(&self) -> bool {
@@ -455,6 +462,10 @@ impl<K: Kind> Hooks for BuiltIn<K> {
         K::view(object).validate_approval(K::view(old), errs);
     }
 
+    fn needs(&self, object: &Value) -> Option<&'static Part> {
+        K::view(object).needs()
+    }
+
     fn warn(&self, object: &Value, old: Option<&Value>, warnings: &mut Warnings) {
         K::view(object).warn(old.map(K::view), warnings);
     }
@@ -465,6 +476,10 @@ impl<K: Kind> Hooks for BuiltIn<K> {
 
     fn blind_updates(&self) -> bool {
         K::BLIND_UPDATES
+    }
+
+    fn is_expensive(&self, _object: &Value) -> bool {
+        K::COMPILES
     }
 
     fn counts_dormant(&self) -> bool {

@@ -1,10 +1,16 @@
 //! Broken rules: all of them at once, in upstream's form.
 
-use std::{collections::BTreeSet, fmt};
+use std::{
+    collections::{BTreeSet, HashSet},
+    fmt,
+};
 
 use object::{Status, StatusCause, StatusDetails, Value, quote::quote, to_json};
 
 use crate::{Path, patch::go_float};
+
+/// So many broken rules are told of one object; nobody reads more, and each takes memory.
+pub(crate) const MOST: usize = 1_000;
 
 /// What kind of rule is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,8 +139,10 @@ impl Errors {
     }
 
     pub fn push(&mut self, error: ErrorType, at: &Path, bad: Value, detail: impl Into<String>) {
-        let (path, detail) = (at.to_string(), detail.into());
-        self.0.push(FieldError { error, path, bad, shown: None, detail });
+        if self.0.len() < MOST {
+            let (path, detail) = (at.to_string(), detail.into());
+            self.0.push(FieldError { error, path, bad, shown: None, detail });
+        }
     }
 
     /// As `invalid`, for a value that the message writes as `shown`.
@@ -285,11 +293,8 @@ impl Errors {
 
     /// Forgets what was said already.
     pub fn distinct(&mut self) {
-        for error in std::mem::take(&mut self.0) {
-            if !self.0.contains(&error) {
-                self.0.push(error);
-            }
-        }
+        let mut known = HashSet::new();
+        self.0.retain(|error| known.insert((error.error.reason(), error.to_string())));
     }
 
     /// All of it as one answer: 422, with every error as a cause; the message has each once.
@@ -306,12 +311,9 @@ impl Errors {
             .with_name(name)
             .with_causes(causes.collect::<object::List<_>>());
         let what = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
-        let mut errors: Vec<String> = Vec::new();
-        for error in self.0.iter().map(ToString::to_string) {
-            if !errors.contains(&error) {
-                errors.push(error);
-            }
-        }
+        let mut known = HashSet::new();
+        let errors = self.0.iter().map(ToString::to_string);
+        let errors: Vec<String> = errors.filter(|error| known.insert(error.clone())).collect();
         let errors = match &*errors {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),

@@ -254,6 +254,16 @@ pub enum Grace {
     Seconds(i64),
 }
 
+/// A part of a cluster that acts on objects, beside the API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    pub name: &'static str,
+    /// What is said about an object where the part is lacking.
+    pub lacking: &'static str,
+    /// Group and plural: an object of these says that somebody has brought the part.
+    pub announced_by: Option<(&'static str, &'static str)>,
+}
+
 /// A built-in kind. Say what it is called; override a hook only
 /// where the kind differs from the default. Hooks see the object as a type, but
 /// it is the server's own tree: nothing is decoded, copied or lost.
@@ -262,6 +272,8 @@ pub trait Kind: Lens {
     const SCOPE: Scope = Scope::Namespaced;
     const VERBS: &'static [&'static str] = verbs::ALL;
     const STORAGE: Storage = Storage::new(Self::NAMES.plural, Self::NAMES.version);
+    /// What objects of the kind need besides the API server, and a cluster may lack.
+    const NEEDS: Option<&'static Part> = None;
     /// Whether changes of the desired state are counted.
     const GENERATION: bool = false;
     /// After how long an object goes by itself.
@@ -281,6 +293,8 @@ pub trait Kind: Lens {
     const STATUS_KEEPS: &'static [&'static str] = &[];
     /// Whether a finalizer without a domain may have any name.
     const ANY_FINALIZER: bool = false;
+    /// Whether its rules compile expressions or patterns, which may take long.
+    const COMPILES: bool = false;
     /// Whether an update of what is not there makes it.
     const CREATED_BY_UPDATE: bool = false;
     /// Whether a name is generated as it was asked for, without anything behind it.
@@ -387,6 +401,10 @@ pub trait Kind: Lens {
     }
     /// Rules for an update of a part.
     fn validate_part(&self, _part: &str, _old: &Self, _errs: &mut Errors) {}
+    /// The part without which this object is stored, and nothing follows from it.
+    fn needs(&self) -> Option<&'static Part> {
+        Self::NEEDS
+    }
     /// What who writes the object should hear, though it is taken: what is out of use,
     /// what will not do what it seems to. `old`: it is not new.
     fn warn(&self, _old: Option<&Self>, _warnings: &mut Warnings) {}

@@ -6,6 +6,7 @@ mod check;
 mod conform;
 pub mod custom;
 mod definition;
+pub mod effort;
 mod errors;
 mod formats;
 mod gates;
@@ -29,8 +30,8 @@ pub use self::{
     errors::{ErrorType, Errors, FieldError},
     gates::{Gates, has_gate},
     kind::{
-        Column, Grace, Index, Kind, METADATA, NameRule, Names, Scope, Storage, Subresource, Writer,
-        check_name, names, verbs,
+        Column, Grace, Index, Kind, METADATA, NameRule, Names, Part, Scope, Storage, Subresource,
+        Writer, check_name, names, verbs,
     },
     meta::{
         check_annotations, check_finalizer, check_finalizers, check_labels, check_meta,

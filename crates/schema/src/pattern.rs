@@ -1,22 +1,146 @@
 //! Regular expressions as RE2 reads them.
 
-use std::fmt::Write as _;
+use std::{
+    fmt::Write as _,
+    sync::{LazyLock, Mutex, PoisonError},
+};
 
+use object::Recent;
 use regex::{Regex, RegexBuilder};
+use regex_syntax::hir::{Class, Hir, HirKind};
+
+use crate::effort::{self, Exhausted};
 
 /// What a compiled pattern may take.
 const LARGEST: usize = 1 << 20;
+/// How many states a pattern may have; somewhat more than fit into that.
+const MOST_STATES: u64 = 100_000;
+/// How many states all patterns in the cache may have: some 32 MiB.
+const CACHED: usize = 500_000;
+/// Each look at a text may take as long as the text has bytes and the pattern states, at worst.
+const MATCH: u64 = 1 << 28;
+/// How many bytes and states are gone through in a unit of effort.
+const PER_EFFORT: u64 = 500;
 
-/// Compiles `pattern`; the error is RE2's, as Go prints it.
-pub fn compile(pattern: &str) -> Result<Regex, String> {
+type Compiled = Result<Pattern, String>;
+
+/// Patterns that were compiled lately: each stands in an object that is read again and again.
+static CACHE: LazyLock<Mutex<Recent<String, Compiled>>> =
+    LazyLock::new(|| Mutex::new(Recent::new(CACHED)));
+
+/// A pattern that has been compiled.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    regex: Regex,
+    states: u64,
+}
+
+impl Pattern {
+    pub fn is_match(&self, text: &str) -> Result<bool, Exhausted> {
+        self.spend(text)?;
+        Ok(self.regex.is_match(text))
+    }
+
+    /// What matches first.
+    pub fn find<'t>(&self, text: &'t str) -> Result<Option<&'t str>, Exhausted> {
+        self.spend(text)?;
+        Ok(self.regex.find(text).map(|found| found.as_str()))
+    }
+
+    /// The first `most` that match, one after the other. Each may have to look at all of the rest.
+    pub fn find_all<'t>(&self, text: &'t str, most: usize) -> Result<Vec<&'t str>, Exhausted> {
+        self.spend(text)?;
+        let (mut all, mut looked_at) = (Vec::new(), 0);
+        for found in self.regex.find_iter(text).take(most) {
+            let rest = (text.len() - found.start()) as u64;
+            looked_at += rest;
+            if looked_at > MATCH {
+                return Err(Exhausted);
+            }
+            effort::spend(rest / 1000)?;
+            all.push(found.as_str());
+        }
+        Ok(all)
+    }
+
+    /// Roughly how large the pattern is when it is compiled.
+    pub fn states(&self) -> u64 {
+        self.states
+    }
+
+    fn spend(&self, text: &str) -> Result<(), Exhausted> {
+        let steps = self.states.saturating_mul(text.len() as u64);
+        if steps > MATCH {
+            return Err(Exhausted);
+        }
+        effort::spend(steps / PER_EFFORT)
+    }
+}
+
+/// Compiles `pattern`, or finds it compiled; the error is RE2's, as Go prints it.
+pub fn compile(pattern: &str) -> Compiled {
+    match cached(pattern) {
+        Some(compiled) => compiled,
+        None => compile_anew(pattern),
+    }
+}
+
+/// The pattern as it was compiled before, if it is known still.
+pub fn cached(pattern: &str) -> Option<Compiled> {
+    CACHE.lock().unwrap_or_else(PoisonError::into_inner).get(pattern).cloned()
+}
+
+fn compile_anew(pattern: &str) -> Compiled {
+    let length = pattern.len() as u64;
+    effort::spend(50 + length / 4).map_err(|why| why.to_string())?;
     let translated = translate(pattern)?;
-    let built = RegexBuilder::new(&translated).size_limit(LARGEST).build();
-    built.map_err(|error| match range(pattern) {
+    let large = || format!("error parsing regexp: expression too large: `{pattern}`");
+    let invalid = |error: &dyn std::fmt::Display| match range(pattern) {
         Some(range) if error.to_string().contains("class range") => {
             format!("error parsing regexp: invalid character class range: `{range}`")
         }
         _ => format!("error parsing regexp: invalid syntax: `{pattern}`"),
-    })
+    };
+    let compiled = regex_syntax::parse(&translated).map_err(|error| invalid(&error));
+    let compiled = compiled.and_then(|parsed| {
+        let states = states(&parsed);
+        if states > MOST_STATES {
+            return Err(large());
+        }
+        effort::spend(states).map_err(|why| why.to_string())?;
+        let built = RegexBuilder::new(&translated).size_limit(LARGEST).build();
+        let regex = built.map_err(|error| match error {
+            regex::Error::CompiledTooBig(_) => large(),
+            error => invalid(&error),
+        })?;
+        Ok(Pattern { regex, states })
+    });
+    let exhausted = matches!(&compiled, Err(why) if *why == Exhausted.to_string());
+    if !exhausted {
+        let weight = compiled.as_ref().map_or(1, Pattern::states) + length;
+        let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+        let weight = usize::try_from(weight).unwrap_or(usize::MAX);
+        cache.insert(pattern.to_owned(), compiled.clone(), weight);
+    }
+    compiled
+}
+
+/// About how many states an automaton for this has.
+fn states(pattern: &Hir) -> u64 {
+    match pattern.kind() {
+        HirKind::Empty | HirKind::Look(_) | HirKind::Class(Class::Bytes(_)) => 1,
+        HirKind::Literal(literal) => literal.0.len() as u64,
+        HirKind::Class(Class::Unicode(class)) if class.is_ascii() => 1,
+        HirKind::Class(Class::Unicode(class)) => 4 * class.ranges().len() as u64,
+        HirKind::Repetition(repetition) => {
+            let times = repetition.max.unwrap_or(repetition.min).max(1);
+            states(&repetition.sub).saturating_add(1).saturating_mul(times.into())
+        }
+        HirKind::Capture(capture) => states(&capture.sub).saturating_add(2),
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => {
+            parts.iter().map(states).fold(1, u64::saturating_add)
+        }
+    }
 }
 
 /// The same pattern in the syntax of `regex`: classes are ASCII, brackets do not
@@ -303,7 +427,7 @@ mod tests {
             (r"a-b#c", "a-b#c", true),
         ] {
             let regex = compile(pattern).unwrap_or_else(|error| panic!("{pattern}: {error}"));
-            assert_eq!(regex.is_match(text), found, "{pattern} on {text}");
+            assert_eq!(regex.is_match(text), Ok(found), "{pattern} on {text}");
         }
     }
 
@@ -321,5 +445,34 @@ mod tests {
         ] {
             assert_eq!(compile(pattern).err().as_deref(), Some(error), "{pattern}");
         }
+    }
+
+    #[test]
+    fn large_patterns_are_refused_before_they_are_compiled() {
+        let refused = |pattern: &str| compile(pattern).expect_err(pattern);
+        assert!(refused(r"\pL{1000}\pN{1000}").contains("expression too large"));
+        assert!(refused(r"(a{1000}[^b]{900}){900}").contains("error parsing regexp"));
+        assert!(refused(r"^[\p{Han}\p{Latin}]{0,999}$").contains("expression too large"));
+        assert!(compile("^.{0,1024}$").is_err() || compile("^.{0,1000}$").is_ok());
+        assert!(compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$").is_ok());
+    }
+
+    #[test]
+    fn a_request_compiles_only_so_much() {
+        let pattern = |n: usize| format!("^.{{0,400}}x{n}$");
+        let compiled =
+            effort::within(30_000, || (0..100).filter(|n| compile(&pattern(*n)).is_ok()).count());
+        assert!((2..50).contains(&compiled), "{compiled}");
+        assert!(compile(&pattern(99)).is_ok(), "what was refused is not remembered");
+    }
+
+    #[test]
+    fn a_long_text_is_not_matched_by_a_large_pattern() {
+        let large = compile("^(.{0,900}|x)$").expect("a pattern");
+        assert_eq!(large.is_match(&"x".repeat(1 << 20)), Err(Exhausted));
+        assert_eq!(large.is_match(&"x".repeat(1 << 10)), Ok(false));
+        let again = compile(".*[^A-Z]|[A-Z]").expect("a pattern");
+        assert_eq!(again.find_all(&"A".repeat(1 << 20), usize::MAX), Err(Exhausted));
+        assert_eq!(again.find_all("AA", 1), Ok(vec!["A"]));
     }
 }

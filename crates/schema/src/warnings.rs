@@ -4,6 +4,9 @@ use std::fmt::Display;
 
 use crate::Path;
 
+/// More than fit into the headers of an answer.
+const MOST: usize = 1_000;
+
 /// Collects what the caller shall be told; each thing once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Warnings(pub Vec<String>);
@@ -17,7 +20,7 @@ impl Warnings {
     /// About the object as a whole.
     pub fn say(&mut self, what: impl Into<String>) {
         let what = what.into();
-        if !self.0.contains(&what) {
+        if self.0.len() < MOST && !self.0.contains(&what) {
             self.0.push(what);
         }
     }

@@ -47,8 +47,15 @@ pub trait Audit: fmt::Debug + Send + Sync {
     fn level(&self, user: &User, info: &RequestInfo) -> (AuditLevel, bool);
     /// Whether nothing is told of such a request at this stage.
     fn omits(&self, user: &User, info: &RequestInfo, stage: AuditStage) -> bool;
-    fn tell(&self, event: Value);
+    /// Tells an event. An error: what it is about must not happen, since it could not be told.
+    fn tell(&self, event: Value) -> Result<(), Untold>;
+    /// A request was refused because of that.
+    fn refused(&self);
 }
+
+/// An event could not be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Untold;
 
 tokio::task_local! {
     /// What is found out about the request that this task handles.
@@ -148,6 +155,8 @@ pub(crate) struct Trail {
     /// In microseconds.
     arrived: i64,
     pub(crate) record: Arc<Record>,
+    /// Whether it could not be told that the request has come, and it must not go on.
+    untold: bool,
 }
 
 impl Trail {
@@ -190,15 +199,25 @@ impl Trail {
         let layers = Mutex::new(asker.layers.clone());
         let record = Arc::new(Record { whole, layers, ..Record::default() });
         let (audit, info, arrived) = (audit.clone(), info.clone(), micros);
-        let mut trail = Self { audit, level, omit_managers, asker, info, event, arrived, record };
+        let untold = false;
+        let mut trail =
+            Self { audit, level, omit_managers, asker, info, event, arrived, record, untold };
         if trail.asker.shown.is_some() {
-            trail.tell(AuditStage::RequestReceived, micros);
+            trail.untold = trail.tell(AuditStage::RequestReceived, micros).is_err();
         } else {
             let said = attempted(head, peer);
             trail.event["responseStatus"]["message"] = said.into();
         }
         trail.decided();
         Some(trail)
+    }
+
+    /// Why the request must not go on.
+    pub(crate) fn refusal(&self) -> Option<Status> {
+        self.untold.then(|| {
+            self.audit.refused();
+            Status::internal("failed to store audit event")
+        })
     }
 
     /// Whether the answer may take as long as it likes. Who has not got in is told of as if it
@@ -267,7 +286,7 @@ impl Trail {
         if complete && micros - self.arrived > SLOW {
             self.explain(&mut event["annotations"], micros - self.arrived);
         }
-        self.told(event, stage, micros);
+        let _ = self.told(event, stage, micros); // it has happened
     }
 
     /// Where the time of a slow request has gone.
@@ -300,14 +319,14 @@ impl Trail {
         object["items"] = object.get("items").items().iter().map(bare).collect();
     }
 
-    fn tell(&self, stage: AuditStage, micros: i64) {
-        self.told(self.event.clone(), stage, micros);
+    fn tell(&self, stage: AuditStage, micros: i64) -> Result<(), Untold> {
+        self.told(self.event.clone(), stage, micros)
     }
 
-    fn told(&self, mut event: Value, stage: AuditStage, micros: i64) {
+    fn told(&self, mut event: Value, stage: AuditStage, micros: i64) -> Result<(), Untold> {
         let shown = self.asker.shown.clone().unwrap_or_default();
         if self.audit.omits(&shown, &self.info, stage) {
-            return;
+            return Ok(());
         }
         event["stage"] = match stage {
             AuditStage::RequestReceived => "RequestReceived",
@@ -316,7 +335,7 @@ impl Trail {
         }
         .into();
         event["stageTimestamp"] = MicroTime::text(micros).into();
-        self.audit.tell(event);
+        self.audit.tell(event)
     }
 }
 

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fmt, future::Future, net::SocketAddr, pin::Pin,
 
 use http::request::Parts;
 use object::{Status, Text};
+use rustls::pki_types::CertificateDer;
 
 /// Somebody who calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,8 +37,19 @@ pub struct Peer {
     /// The certificate that it has shown, DER; the handshake proved its key, and
     /// whether the client CA signed it.
     pub certificate: Option<Arc<Vec<u8>>>,
+    /// The certificates that it has shown besides, DER: those between its own and the client CA.
+    pub intermediates: Arc<Vec<Vec<u8>>>,
     /// Whoever is at the other end of a pipe or of a socket of ours.
     pub identity: Option<Arc<User>>,
+}
+
+impl Peer {
+    /// All certificates that it has shown, its own first; none: it has shown none.
+    pub fn chain(&self) -> Vec<CertificateDer<'_>> {
+        let own = self.certificate.as_deref();
+        let others = self.intermediates.iter().filter(|_| own.is_some());
+        own.into_iter().chain(others).map(|one| CertificateDer::from(one.as_slice())).collect()
+    }
 }
 
 pub type Authenticating<'a> =
@@ -79,6 +91,11 @@ pub type Authorizing<'a> = Pin<Box<dyn Future<Output = Decision> + Send + 'a>>;
 /// One opinion on what a user may do. The first that has one decides.
 pub trait Authorize: fmt::Debug + Send + Sync {
     fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes) -> Authorizing<'a>;
+
+    /// Whether it may have to ask somebody else, and so to wait.
+    fn asks_elsewhere(&self) -> bool {
+        false
+    }
 
     /// Why it cannot say all that a user may do.
     fn rules_unknown(&self, _user: &User) -> Option<&'static str> {

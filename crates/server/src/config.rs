@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU64, time::Duration};
 
-use crate::{AllowedLabels, Edge};
+use crate::{AllowedLabels, Edge, IdentityHeaders};
 
 /// The release of Kubernetes that this is.
 pub const VERSION: &str = "v1.37.1";
@@ -56,6 +56,7 @@ pub struct Shutdown {
     pub watches: Duration,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the server")]
 #[derive(Clone, Debug)]
 pub struct Config {
     pub limits: Limits,
@@ -67,9 +68,14 @@ pub struct Config {
     pub emulation: (u32, u32),
     /// Whether those who say nothing about themselves get in as nobody.
     pub anonymous: bool,
+    /// Whether a connection of HTTP/2 ends after a request of somebody who is nobody: HTTP/2
+    /// lets them ask for more than they are worth.
+    pub close_anonymous: bool,
     /// What this server's own address is, for `/api`.
     pub advertise: String,
     pub edge: Edge,
+    /// In which headers proxies in front say who calls.
+    pub identity_headers: IdentityHeaders,
     pub shutdown: Shutdown,
     /// Metrics that are not told.
     pub disabled_metrics: Vec<String>,
@@ -88,8 +94,10 @@ impl Default for Config {
             commit: "",
             emulation: (37, 36),
             anonymous: true,
+            close_anonymous: true,
             advertise: String::new(),
             edge: Edge::default(),
+            identity_headers: IdentityHeaders::default(),
             shutdown: Shutdown::default(),
             disabled_metrics: Vec::new(),
             allowed_labels: AllowedLabels::default(),

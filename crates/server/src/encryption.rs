@@ -17,7 +17,7 @@ mod kms;
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, RwLock},
+    sync::{Arc, PoisonError, RwLock},
 };
 
 use bytes::Bytes;
@@ -54,23 +54,24 @@ impl Encryption {
 
     /// From now on values are written and read by `config`.
     pub fn replace(&self, config: &EncryptionConfig) {
-        *self.rules.write().expect("not poisoned") = Rules::new(config, &self.places);
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) =
+            Rules::new(config, &self.places);
     }
 
     /// Whether keys are kept by somebody else.
     pub fn asks_kms(&self) -> bool {
-        !self.rules.read().expect("not poisoned").kms.is_empty()
+        !self.rules.read().unwrap_or_else(PoisonError::into_inner).kms.is_empty()
     }
 
     /// Why values cannot be written: a KMS that does not answer.
     pub fn health(&self) -> Result<(), String> {
-        let kms = self.rules.read().expect("not poisoned").kms.clone();
+        let kms = self.rules.read().unwrap_or_else(PoisonError::into_inner).kms.clone();
         kms.iter().try_for_each(|kms| kms.health())
     }
 
     /// The places whose values are written encrypted.
     pub fn encrypted(&self) -> Vec<Place> {
-        let rules = self.rules.read().expect("not poisoned");
+        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
         let writes = |place: &&Place| {
             rules.by_prefix.get(&place.prefix).is_some_and(|chain| chain.writes_encrypted())
         };
@@ -78,7 +79,7 @@ impl Encryption {
     }
 
     fn chain(&self, key: &str) -> Option<Arc<Chain>> {
-        let rules = self.rules.read().expect("not poisoned");
+        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
         let path = key.strip_prefix("/registry/").unwrap_or(key);
         let known = path.rmatch_indices('/').find_map(|(at, _)| rules.by_prefix.get(&path[..at]));
         if let Some(chain) = known {

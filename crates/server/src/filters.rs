@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::request::Parts;
-use object::{Duration, Status, Subject, Text};
+use object::{Status, Subject, Text};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::Instant,
@@ -11,7 +11,7 @@ use tokio::{
 
 use crate::{
     Attributes, Decision, Limits, Peer, Query, RequestInfo, Seat, Server, User, audit::Layers,
-    impersonate::impersonate,
+    deadline, impersonate::impersonate,
 };
 
 /// What the filters found out.
@@ -46,6 +46,11 @@ pub(crate) struct Asker {
 }
 
 impl Asker {
+    /// Whether nobody is known to ask.
+    pub(crate) fn is_nobody(&self) -> bool {
+        self.shown.as_ref().is_none_or(|user| user.name == "system:anonymous")
+    }
+
     /// As whom the request is handled.
     pub(crate) fn user(&self) -> User {
         let acting = self.acting.as_ref().map(|(user, _)| user);
@@ -72,7 +77,7 @@ async fn found(
     (info, query): (&RequestInfo, &Query),
     asker: &mut Asker,
 ) -> Result<Seat, Status> {
-    patience(info, query)?;
+    deadline::check(info, query)?;
     let began = Instant::now();
     let shown = authenticate(server, head, peer).await;
     let known = if shown.is_ok() { &server.metrics.known } else { &server.metrics.unknown };
@@ -104,17 +109,6 @@ async fn found(
     asker.verdict = Some((decided.is_ok(), why));
     decided.map_err(|why| forbidden(&user, &attributes, &why))?;
     Ok(seat)
-}
-
-/// How long somebody wants to wait must be a time. Whoever stays for long is not asked.
-fn patience(info: &RequestInfo, query: &Query) -> Result<(), Status> {
-    const LONG: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
-    let asked = query.get("timeout").filter(|asked| !asked.is_empty());
-    let stays = matches!(&*info.verb, "watch" | "proxy") || LONG.contains(&&*info.subresource);
-    let Some(asked) = asked.filter(|_| !stays) else { return Ok(()) };
-    Duration::nanos(asked).map(drop).map_err(|why| {
-        Status::bad_request(format!("invalid timeout specified in the request URL - {why}"))
-    })
 }
 
 /// Notes how long a filter took.
@@ -153,7 +147,7 @@ pub(crate) async fn authorize(
 }
 
 /// Why somebody may, or may not. The first opinion decides; nobody's opinion is no.
-pub(crate) async fn decide(
+pub async fn decide(
     server: &Server,
     user: &User,
     attributes: &Attributes,
@@ -170,7 +164,7 @@ pub(crate) async fn decide(
         }
     }
     reasons.retain(|why| !why.is_empty());
-    Err(reasons.join(", "))
+    Err(reasons.join("\n"))
 }
 
 pub(crate) fn forbidden(user: &User, attributes: &Attributes, reason: &str) -> Status {

@@ -6,12 +6,15 @@
 use std::collections::BTreeMap;
 
 use http::request::Parts;
-use object::{Status, Text};
+use object::{
+    Status, Text,
+    names::{dns1123_label, dns1123_subdomain},
+};
 
 use crate::{
     Attributes, Server, User,
     filters::{authorize, forbidden},
-    query::unescaped,
+    identity_headers::{Unusable, extra, single, values},
 };
 
 const AUTHENTICATION: &str = "authentication.k8s.io";
@@ -57,31 +60,27 @@ pub(crate) async fn impersonate(
     Err(first.unwrap_or_else(|| Status::internal("all impersonation modes failed")))
 }
 
-/// Whom the headers name; `None`: nobody else.
+/// Whom the headers name; `None`: nobody else. Upstream takes an empty name for none, and the
+/// first of several; here both are errors, since either way somebody else was meant.
 fn wanted(head: &Parts) -> Result<Option<User>, Status> {
-    let text = |name: &str| {
-        let values = head.headers.get_all(name).iter();
-        values.filter_map(|value| value.to_str().ok()).map(Text::from).collect::<Vec<_>>()
+    let read = || -> Result<(Option<&str>, User), Unusable> {
+        let headers = &head.headers;
+        let name = single(headers, "impersonate-user")?;
+        let groups = values(headers, "impersonate-group")?;
+        let mut wanted = User::new(name.unwrap_or_default(), &groups);
+        wanted.uid = single(headers, "impersonate-uid")?.unwrap_or_default().into();
+        extra(headers, "impersonate-extra-", &mut wanted.extra)?;
+        Ok((name, wanted))
     };
-    let first = |name: &str| text(name).first().cloned().unwrap_or_default();
-    let mut wanted = User {
-        name: first("impersonate-user"),
-        uid: first("impersonate-uid"),
-        groups: text("impersonate-group"),
-        extra: BTreeMap::new(),
-    };
-    for (name, value) in &head.headers {
-        let Some(key) = name.as_str().strip_prefix("impersonate-extra-") else { continue };
-        let values = wanted.extra.entry(unescaped(key, false).to_string()).or_default();
-        values.extend(value.to_str().ok().map(str::to_owned));
+    let (name, wanted) = read().map_err(|why| Status::bad_request(why.to_string()))?;
+    match name {
+        None if only_name(&wanted) => Ok(None),
+        None | Some("") => {
+            let why = format!("requested {} without impersonating a user name", go_user(&wanted));
+            Err(Status::bad_request(why))
+        }
+        Some(_) => Ok(Some(wanted)),
     }
-    if !wanted.name.is_empty() {
-        return Ok(Some(wanted));
-    } else if only_name(&wanted) {
-        return Ok(None);
-    }
-    let why = format!("requested {} without impersonating a user name", go_user(&wanted));
-    Err(Status::bad_request(why))
 }
 
 impl Mode {
@@ -203,6 +202,12 @@ impl Attempt<'_> {
             for (key, values) in extra {
                 let why = if key.is_empty() {
                     "impersonating the empty string key in extra is not allowed".to_owned()
+                } else if !is_domain_prefixed(key) {
+                    format!(
+                        "impersonating an invalid key in extra is not allowed: extra.key: Invalid \
+                         value: {key:?}: must be a domain-prefixed path (such as \
+                         \"acme.io/foo\")"
+                    )
                 } else if *key != key.to_lowercase() {
                     format!("impersonating a non-lowercase key in extra is not allowed: {key:?}")
                 } else if values.is_empty() {
@@ -266,18 +271,22 @@ fn only_name(user: &User) -> bool {
 
 /// The node whose kubelet has this name.
 fn node(name: &str) -> Option<&str> {
-    let node = name.strip_prefix("system:node:")?;
-    let part = |part: &str| {
-        let ends = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-        part.starts_with(ends) && part.ends_with(ends) && part.chars().all(|c| ends(c) || c == '-')
-    };
-    (node.len() <= 253 && node.split('.').all(part)).then_some(node)
+    name.strip_prefix("system:node:").filter(|node| dns1123_subdomain(node).is_empty())
 }
 
 /// Namespace and name of the service account that has this name.
 fn account(name: &str) -> Option<(&str, &str)> {
     let (namespace, name) = name.strip_prefix("system:serviceaccount:")?.split_once(':')?;
-    (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
+    let is_one = dns1123_label(namespace).is_empty() && dns1123_subdomain(name).is_empty();
+    is_one.then_some((namespace, name))
+}
+
+/// Whether a key is a path below a domain, such as `acme.io/foo`.
+fn is_domain_prefixed(key: &str) -> bool {
+    let legal = |c: char| c.is_ascii_alphanumeric() || "/-._~%!$&'()*+,;=:".contains(c);
+    key.split_once('/').is_some_and(|(domain, path)| {
+        !path.is_empty() && dns1123_subdomain(domain).is_empty() && path.chars().all(legal)
+    })
 }
 
 /// Somebody without a name, as Go prints them.
@@ -323,5 +332,14 @@ mod tests {
         assert_eq!(modes(&grouped, &pod), [Mode::Anybody]);
         assert_eq!(modes(&User::new("bob", &["g"]), &pod), [Mode::UserInfo, Mode::Anybody]);
         assert_eq!(node("system:node:No"), None);
+    }
+
+    #[test]
+    fn only_names_that_can_be_are_accounts() {
+        assert_eq!(account("system:serviceaccount:d:s"), Some(("d", "s")));
+        for wrong in ["D:s", "d:", ":s", "d:s:t", "d:S", "d"] {
+            assert_eq!(account(&format!("system:serviceaccount:{wrong}")), None, "{wrong}");
+        }
+        assert!(is_domain_prefixed("acme.io/foo") && !is_domain_prefixed("foo"));
     }
 }

@@ -5,13 +5,13 @@ mod registered;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
 pub(crate) use self::registered::was_served;
 
 use bytes::Bytes;
-use object::{Key, Object, Status, Subject, Text, Value, View, from_json, to_json};
+use object::{Key, Object, Status, Subject, Text, Value, View, depth, from_json, to_json};
 use schema::{Definition, protobuf};
 use store::{Engine, Error, Mirror, Resident, Resource, Topic};
 
@@ -174,8 +174,12 @@ impl Kinds {
         self.read().by_name.get(&(group, version, plural)).cloned()
     }
 
-    pub(crate) fn has(&self, group: &str, version: &str, plural: &str) -> bool {
-        self.read().by_name.contains_key(&(group, version, plural))
+    /// Whether a resource is served, or this part of it.
+    pub(crate) fn has(&self, group: &str, version: &str, plural: &str, part: &str) -> bool {
+        let state = self.read();
+        let served = state.by_name.get(&(group, version, plural));
+        served
+            .is_some_and(|served| part.is_empty() || served.definition.subresource(part).is_some())
     }
 
     /// A kind by the names that objects have for it.
@@ -214,11 +218,11 @@ impl Kinds {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().expect("not poisoned")
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().expect("not poisoned")
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -309,6 +313,9 @@ fn from_bytes(hub: &Definition, bytes: &[u8]) -> Result<Value, String> {
         }
         object
     };
+    if depth::exceeds(&object, depth::MAX) {
+        make_shallow(&mut object)?;
+    }
     let version = Object::view(&object).api_version();
     let foreign = version != hub.names.api_version();
     if foreign && hub.custom.as_ref().is_some_and(|custom| custom.conversion.is_some()) {
@@ -318,6 +325,22 @@ fn from_bytes(hub: &Definition, bytes: &[u8]) -> Result<Value, String> {
     let named = Object::from(object).with_api_version(hub.names.api_version());
     Ok(named.with_kind(hub.names.kind).into())
 }
+
+/// Earlier builds have stored objects that nobody could read. Where only the managed fields nest
+/// too deep, the object is read without them, as one whose managed fields cannot be decoded.
+#[cold]
+fn make_shallow(object: &mut Value) -> Result<(), String> {
+    if object.get("metadata").is_object() {
+        object["metadata"].remove("managedFields");
+    }
+    if depth::exceeds(object, depth::MAX) {
+        return Err(format!("exceeded max depth of {}", depth::MAX));
+    }
+    Ok(())
+}
+
+/// What an event takes beside the object: its key, its topics, its place in the chains of each.
+const EVENT: usize = 1_024;
 
 /// What the mirror must know about the objects of a kind.
 #[derive(Debug)]
@@ -331,6 +354,12 @@ impl Resident<Value> for Trees {
         let sealed = |status: Status| format!("{SEALED}: {}", status.message());
         let plain = self.transform.from_storage(key, bytes).map_err(sealed)?;
         from_bytes(&self.definition, &plain)
+    }
+
+    fn weight(&self, old: Option<&Value>, new: Option<&Value>) -> usize {
+        let kept =
+            old.map_or(0, |old| new.map_or_else(|| old.footprint(), |new| old.unshared(new)));
+        EVENT + kept
     }
 
     fn topics(&self, _: &str, object: &Value) -> Vec<Topic> {

@@ -19,13 +19,16 @@ mod codec;
 mod compress;
 mod config;
 mod convert;
+mod deadline;
 mod discovery;
 mod edge;
 mod encodings;
 mod encryption;
+pub mod expensive;
 mod filters;
 mod flow;
 mod health;
+pub mod identity_headers;
 mod impersonate;
 mod kinds;
 mod list_options;
@@ -57,7 +60,7 @@ pub use self::{
     admit::{Admission, Admit, Admitting, Operation, Options, Reinvocation},
     aggregate::{Aggregate, RemoteDocument, RemoteGroup},
     arriving::Arriving,
-    audit::{Audit, AuditLevel, AuditStage, note, note_layer, note_sent},
+    audit::{Audit, AuditLevel, AuditStage, Untold, note, note_layer, note_sent},
     auth::{
         Attributes, Authenticate, Authenticating, Authorize, Authorizing, Decision, Peer, User,
     },
@@ -68,8 +71,10 @@ pub use self::{
     convert::{Convert, Converting},
     edge::Edge,
     encryption::{Encryption, EncryptionConfig, Place},
+    filters::decide,
     flow::{Flow, Seat, Seating},
     health::{Check, Says},
+    identity_headers::IdentityHeaders,
     kinds::{Kinds, Served},
     listen::{Listening, Tls},
     metrics::{AllowedLabels, Counter, Gauge, Histogram, Name, Report, Timing, report_process},
@@ -91,5 +96,5 @@ pub use self::{
     server::Server,
     socket::Socket,
     transform::{Identity, Transform},
-    upgrade::proxy,
+    upgrade::{is_upgrade, proxy},
 };

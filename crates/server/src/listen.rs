@@ -3,7 +3,7 @@
 use std::{
     io,
     net::SocketAddr,
-    sync::{Arc, RwLock, atomic::Ordering::Relaxed},
+    sync::{Arc, PoisonError, RwLock, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
@@ -25,6 +25,10 @@ use crate::{Peer, Server, User, wire::Wire};
 
 /// So long a connection may be silent before it is asked whether it still lives.
 const SILENT: Duration = Duration::from_secs(30);
+/// Milliseconds for which a client may take nothing of what is sent to it.
+const DEAF: u32 = 300_000;
+/// So many certificates may stand between that of a client and its CA.
+const INTERMEDIATES: usize = 8;
 /// A handshake that takes longer is not meant.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
@@ -39,11 +43,11 @@ impl Tls {
 
     /// New connections see the new configuration.
     pub fn replace(&self, config: Arc<ServerConfig>) {
-        *self.0.write().expect("not poisoned") = config;
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = config;
     }
 
     fn acceptor(&self) -> TlsAcceptor {
-        self.0.read().expect("not poisoned").clone().into()
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone().into()
     }
 }
 
@@ -120,16 +124,19 @@ impl Server {
         let chain = stream.get_ref().1.peer_certificates();
         let certificate =
             chain.and_then(|chain| chain.first()).map(|first| Arc::new(first.to_vec()));
-        let peer = Peer { address: Some(address), certificate, identity: None };
+        let others = chain.unwrap_or_default().iter().skip(1).take(INTERMEDIATES);
+        let intermediates = Arc::new(others.map(|one| one.to_vec()).collect());
+        let peer = Peer { address: Some(address), certificate, intermediates, identity: None };
         self.connection(stream, Some(outgoing), peer).await;
     }
 }
 
-/// Who has gone without a word is found out.
+/// Who has gone without a word is found out, and who never reads.
 fn keep_alive(stream: &tokio::net::TcpStream) -> io::Result<()> {
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, SILENT)?;
     sockopt::set_tcp_keepintvl(stream, SILENT)?;
+    sockopt::set_tcp_user_timeout(stream, DEAF)?;
     Ok(())
 }
 

@@ -45,7 +45,8 @@ impl Remote {
     pub async fn review(&self, review: &Value, within: Duration) -> Result<Value, String> {
         let asked = self.ask(Method::POST, to_json(review), within).await;
         let answer = asked.map_err(|why| format!("Post {:?}: {why}", self.url()))?;
-        answer::read(&answer)
+        let read = panics::catch("webhook", || answer::read(&answer));
+        read.unwrap_or_else(|panicked| Err(panicked.to_string()))
     }
 
     /// Posts JSON and gives what comes back.
@@ -74,7 +75,8 @@ impl Remote {
             || vec![("http.request.method", name[5..].into()), ("url.full", self.url().into())];
         let (began, size) = (Instant::now(), body.len());
         let exchanged = trace::span(name, about, self.exchange(method, body));
-        let done = timeout(within, exchanged).await;
+        let done = panics::contain("webhook", timeout(within, exchanged)).await;
+        let done = done.unwrap_or_else(|panicked| Ok(Err(panicked.to_string())));
         let done = done.unwrap_or_else(|_| Err("context deadline exceeded".to_owned()));
         let asked = Asked { host: self.host(), method: &name[5..], size };
         self.lines.tally().count(asked, &done, began.elapsed());

@@ -40,7 +40,7 @@ impl Query {
 
     /// Whether it is there and not `false` or `0`, as Go's API conversion reads it.
     pub fn flag(&self, name: &str) -> bool {
-        self.get(name).is_some_and(|value| !matches!(value, "false" | "0" | "False" | "FALSE"))
+        self.get(name).is_some_and(|value| !(value.eq_ignore_ascii_case("false") || value == "0"))
     }
 
     pub fn integer(&self, name: &str) -> Result<Option<i64>, Status> {
@@ -70,26 +70,46 @@ fn decoded(text: &str) -> Text {
     unescaped(text, true)
 }
 
+/// The key of a user's extra values as a header's name writes it. `None`: it is no text.
+pub(crate) fn extra_key(escaped: &str) -> Option<String> {
+    if is_escaped(escaped) {
+        return String::from_utf8(bytes_of(escaped, false)).ok();
+    }
+    Some(escaped.to_owned())
+}
+
 /// What stands for itself again. In queries, a plus is a space.
 pub fn unescaped(text: &str, plus: bool) -> Text {
     if !text.contains(['%', '+']) {
         return text.into();
     }
+    String::from_utf8_lossy(&bytes_of(text, plus)).as_ref().into()
+}
+
+fn bytes_of(text: &str, plus: bool) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
-        let hex = |at: usize| tail.get(at).and_then(|c| char::from(*c).to_digit(16));
         rest = tail;
-        match (first, hex(0), hex(1)) {
-            (b'+', ..) if plus => bytes.push(b' '),
-            (b'%', Some(high), Some(low)) => {
-                bytes.push(u8::try_from(high * 16 + low).expect("two digits fit"));
-                rest = &tail[2..];
+        let digits = match tail {
+            [high, low, ..] if *first == b'%' => digit(*high).zip(digit(*low)),
+            _ => None,
+        };
+        match digits {
+            Some((high, low)) => {
+                bytes.push(high << 4 | low);
+                rest = tail.get(2..).unwrap_or_default();
             }
-            (other, ..) => bytes.push(*other),
+            None if plus && *first == b'+' => bytes.push(b' '),
+            None => bytes.push(*first),
         }
     }
-    String::from_utf8_lossy(&bytes).as_ref().into()
+    bytes
+}
+
+/// A hexadecimal digit.
+fn digit(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
 #[cfg(test)]

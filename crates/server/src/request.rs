@@ -1,7 +1,11 @@
 //! What a request is about, read from its method and path alone.
 
 use http::{Method, request::Parts};
-use object::Text;
+use object::{
+    Text,
+    names::path_segment_name,
+    selector::{FieldSelector, Selector},
+};
 
 use crate::{Arriving, Attributes, Peer, Query, User, query::unescaped};
 
@@ -29,6 +33,8 @@ pub struct RequestInfo {
     pub name: Text,
     /// What stands behind the subresource: the path to proxy to.
     pub rest: Text,
+    /// Whether the path itself says the verb, as in `/api/v1/watch/pods`.
+    pub verb_in_path: bool,
 }
 
 impl RequestInfo {
@@ -82,9 +88,11 @@ impl RequestInfo {
             self.subresource = more.get(1).copied().unwrap_or_default().into();
             self.rest = more.get(2..).unwrap_or_default().join("/").into();
         }
-        if self.resource == "namespaces" && !self.name.is_empty() {
+        // A namespace is in itself.
+        if self.resource == "namespaces" && self.namespace.is_empty() {
             self.namespace = self.name.clone();
         }
+        self.verb_in_path = watching;
         self.verb = match (method.as_str(), self.name.is_empty()) {
             _ if watching => "watch", // and nothing else, whatever the method
             ("POST", _) => "create",
@@ -105,9 +113,18 @@ impl RequestInfo {
         self.name.is_empty() && query.flag("watch")
     }
 
+    /// What is authorized. Selectors count only where they select: a list, a watch and the
+    /// deletion of a collection. One that names an object narrows a list or a watch to it, as
+    /// `resourceNames` of roles need it; no other verb is about what a selector names.
     pub fn attributes(&self, query: &Query) -> Attributes {
-        let named = query.get("fieldSelector").and_then(|text| text.strip_prefix("metadata.name="));
-        let named = named.filter(|name| self.name.is_empty() && !name.contains(','));
+        let selects = !self.verb_in_path
+            && matches!(&*self.verb, "list" | "watch" | "deletecollection")
+            && self.is_resource;
+        let selector =
+            |name: &str| -> Text { query.get(name).filter(|_| selects).unwrap_or_default().into() };
+        let field_selector = selector("fieldSelector");
+        let named = selects && self.verb != "deletecollection" && self.name.is_empty();
+        let named = named.then(|| selected_name(query, &field_selector)).flatten();
         Attributes {
             verb: self.verb.clone(),
             group: self.group.clone(),
@@ -115,13 +132,23 @@ impl RequestInfo {
             resource: self.resource.clone(),
             subresource: self.subresource.clone(),
             namespace: self.namespace.clone(),
-            name: named.map_or_else(|| self.name.clone(), Text::from),
+            name: named.unwrap_or_else(|| self.name.clone()),
             path: self.path.clone(),
             is_resource: self.is_resource,
-            field_selector: query.get("fieldSelector").unwrap_or_default().into(),
-            label_selector: query.get("labelSelector").unwrap_or_default().into(),
+            field_selector,
+            label_selector: selector("labelSelector"),
         }
     }
+}
+
+/// The one name that a field selector allows. Options that cannot be read name nothing.
+fn selected_name(query: &Query, field_selector: &str) -> Option<Text> {
+    let fields = FieldSelector::parse(field_selector).ok()?;
+    let name = fields.exact("metadata.name").filter(|name| path_segment_name(name).is_empty())?;
+    let labels = Selector::parse(query.get("labelSelector").unwrap_or_default());
+    let readable =
+        labels.is_ok() && query.integer("limit").is_ok() && query.integer("timeoutSeconds").is_ok();
+    readable.then(|| name.into())
 }
 
 fn plain_verb(method: &Method) -> Text {
@@ -169,5 +196,46 @@ mod tests {
         assert!(!info("GET", "/apis/apps/v1").is_resource);
         assert_eq!(info("GET", "/api/v1/nodes/n/proxy/a/b").rest, "a/b");
         assert_eq!(info("GET", "/apis/x/v1/things/system%3Aa+b").name, "system:a+b");
+    }
+
+    #[test]
+    fn a_selector_names_an_object_to_lists_and_watches_only() {
+        let named = |method: &str, uri: &str| {
+            let (_, query) = uri.split_once('?').unwrap_or((uri, ""));
+            let attributes = info(method, uri).attributes(&Query::parse(query));
+            (attributes.verb.to_string(), attributes.name.to_string())
+        };
+        let x = "fieldSelector=metadata.name%3Dx";
+        for (method, uri, verb, name) in [
+            ("GET", format!("/api/v1/secrets?{x}"), "list", "x"),
+            ("HEAD", format!("/api/v1/secrets?{x}"), "list", "x"),
+            ("GET", format!("/api/v1/secrets?watch=true&{x}"), "watch", "x"),
+            ("GET", format!("/api/v1/secrets?watch=FaLsE&{x}"), "list", "x"),
+            ("GET", format!("/api/v1/secrets?watch&{x}"), "watch", "x"),
+            ("GET", format!("/api/v1/secrets?{x}%2Ctype%3Da"), "list", "x"),
+            ("GET", "/api/v1/secrets?fieldSelector=metadata.name%3D%3Dx".into(), "list", "x"),
+            ("GET", "/api/v1/secrets?fieldSelector=metadata.name!%3Dx".into(), "list", ""),
+            ("GET", "/api/v1/secrets?fieldSelector=metadata.name%3D..".into(), "list", ""),
+            ("GET", "/api/v1/secrets?fieldSelector=metadata.name%3Da%252Fb".into(), "list", ""),
+            ("GET", format!("/api/v1/secrets?{x}&limit=many"), "list", ""),
+            ("GET", format!("/api/v1/secrets?{x}&labelSelector=%3D%3D"), "list", ""),
+            ("GET", format!("/api/v1/secrets?fieldSelector=&{x}"), "list", ""),
+            ("GET", format!("/api/v1/watch/secrets?{x}"), "watch", ""),
+            ("GET", format!("/api/v1/namespaces/d/secrets/y?{x}"), "get", "y"),
+            ("POST", format!("/api/v1/namespaces/d/secrets?{x}"), "create", ""),
+            ("PUT", format!("/api/v1/namespaces/d/secrets?{x}"), "update", ""),
+            ("PATCH", format!("/api/v1/namespaces/d/secrets?{x}"), "patch", ""),
+            ("DELETE", format!("/api/v1/namespaces/d/secrets?{x}"), "deletecollection", ""),
+            ("OPTIONS", format!("/api/v1/namespaces/d/secrets?{x}"), "", ""),
+        ] {
+            assert_eq!(named(method, &uri), (verb.to_owned(), name.to_owned()), "{method} {uri}");
+        }
+        let selector = |method: &str, uri: &str| {
+            let (_, query) = uri.split_once('?').unwrap_or((uri, ""));
+            info(method, uri).attributes(&Query::parse(query)).field_selector
+        };
+        assert_eq!(selector("GET", &format!("/api/v1/watch/pods?{x}")), "");
+        assert_eq!(selector("POST", &format!("/api/v1/pods?{x}")), "");
+        assert_eq!(selector("DELETE", &format!("/api/v1/pods?{x}")), "metadata.name=x");
     }
 }

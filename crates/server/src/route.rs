@@ -99,6 +99,8 @@ pub(crate) async fn route(
     if CONNECTS.contains(&&*info.subresource) && request.query.get("dryRun").is_some() {
         return Err(Status::bad_request("dryRun is not supported"));
     }
+    // Before anybody handles it: what was authorized is what the path says, in that scope.
+    place(&served, &request)?;
     warnings.extend(served.definition.warning());
     server.metrics.asked_for_deprecated(&served.definition, &request.info.subresource);
     let handler = server.handlers.iter().find(|((group, resource, subresource), _)| {
@@ -116,7 +118,6 @@ pub(crate) async fn route(
     } else if !info.subresource.is_empty() && !PARTS.contains(&&*info.subresource) {
         return Err(Status::no_resource());
     }
-    place(&served, &request)?;
     object(server, served, request, warnings).await
 }
 
@@ -394,6 +395,7 @@ async fn patch(
     request: Request,
     call: &mut Call,
 ) -> Result<(u16, Version<Value>), Status> {
+    let create = Attributes { verb: "create".into(), ..request.info.attributes(&request.query) };
     let Request { head, body, info, query, .. } = request;
     let media_type = media_type(&head.headers).to_owned();
     let bytes = read(body, server.config.limits.body).await?;
@@ -412,7 +414,12 @@ async fn patch(
             errs.required(&Path::Root.field("fieldManager"), "is required for apply patch");
             return Err(errs.status("meta.k8s.io", "PatchOptions", ""));
         }
-        let applied = Applied { object: &applied, force };
+        let missing = server.registry.get(served, key.0, key.1);
+        let creates = missing.is_err_and(|status| status.code() == 404);
+        if creates && info.subresource.is_empty() {
+            authorize(server, &call.user, &create).await?;
+        }
+        let applied = Applied { object: &applied, force, creates };
         match validation(&query) {
             Validation::Strict if !twice.is_empty() => {
                 let lines = twice.join("\n  ");

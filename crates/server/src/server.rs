@@ -43,21 +43,26 @@ use crate::{
     body::counted,
     codec::media_type,
     compress::compressed,
+    deadline,
     encodings::Encodings,
     filters::{Asker, Passed, Refused, Seats, pass},
     metrics::{Held, Labels, Metrics, method_verb},
     negotiate::negotiate_failure,
     openapi::Documents,
     query::is_escaped,
-    respond::{raw, status_as, warn},
+    respond::{raw, status_as, status_reply, warn},
     route,
     streams::Streams,
     trace::{self, Begun, Tracer},
     wire::Outgoing,
 };
 
-/// How long a connection of HTTP/1.1 may wait for its next request: as long as Go's clients keep it.
+/// How long the head of a request may take to arrive, on a connection of HTTP/1.1 also the next.
+const HEADERS: Duration = Duration::from_secs(32);
+/// How long a connection of HTTP/2 may be without a request: as long as Go's clients keep one.
 const IDLE: Duration = Duration::from_secs(90);
+/// So much of an answer waits for a client that does not read, of each of its requests.
+const SEND_BUFFER: usize = 64 << 10;
 /// So much of a body may be on its way before it is read: of one request, and of all those of
 /// a connection. To find out what a line can take would cost a ping for every body.
 const STREAM_WINDOW: u32 = 256 << 10;
@@ -175,9 +180,9 @@ impl Server {
         self.stop.clone().cancelled_owned()
     }
 
-    /// Runs `task` until it ends. The only spawn of this crate.
+    /// Runs `task` until it ends. The only spawn of this crate. A panic ends the task alone.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.spawn(task);
+        self.tasks.spawn(panics::contain("server task", task));
     }
 
     /// Runs `task` until it ends, or everything does.
@@ -210,8 +215,15 @@ impl Server {
     ) {
         let (server, leave) = (self.clone(), Arc::new(Notify::new()));
         let left = leave.clone();
+        let begun = Arc::new(AtomicBool::new(false));
+        let begins = begun.clone();
         let service = service_fn(move |request| {
+            begins.store(true, Ordering::Relaxed);
             let answer = server.clone().answer(request, peer.clone(), left.clone());
+            let answer = async move {
+                let answer = panics::contain("request", answer).await;
+                answer.unwrap_or_else(|_| status_reply(&panicked()))
+            };
             AbortOnDropHandle::new(server.tasks.spawn(answer))
         });
         let streams = Streams::default();
@@ -220,11 +232,12 @@ impl Server {
         builder
             .http1()
             .timer(TokioTimer::new())
-            .header_read_timeout(IDLE)
+            .header_read_timeout(HEADERS)
             .max_buf_size(headers.max(8192));
         builder
             .http2()
             .timer(TokioTimer::new())
+            .max_send_buf_size(SEND_BUFFER)
             .max_header_list_size(u32::try_from(headers).unwrap_or(u32::MAX))
             .max_concurrent_streams(self.config.limits.streams)
             .initial_stream_window_size(STREAM_WINDOW)
@@ -234,8 +247,17 @@ impl Server {
         }
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(io), service);
         let mut driving = streams.drive(Box::pin(connection.into_owned()), outgoing);
+        let is_remote = driving.is_remote();
+        driving.end_when_idle(IDLE, leave.clone());
+        let silent = async {
+            tokio::time::sleep(HEADERS).await;
+            if !is_remote || begun.load(Ordering::Relaxed) {
+                std::future::pending::<()>().await;
+            }
+        };
         let ended = tokio::select! {
             ended = &mut driving => ended,
+            () = silent => return debug!("a connection came without a request"),
             () = async { tokio::select! { () = self.stop.cancelled() => {}, () = leave.notified() => {} } } => {
                 driving.connection.as_mut().graceful_shutdown();
                 driving.await
@@ -258,6 +280,7 @@ impl Server {
         if head.version == Version::HTTP_2 && edge.says_goodbye() {
             leave.notify_one();
         }
+        let version = head.version;
         let (body, left) = Arriving::of(&head, body);
         let mut reply = if let Some(reply) = self.at_once(&head, origin.as_ref(), &leave) {
             drop(body);
@@ -272,6 +295,12 @@ impl Server {
             self.spawn(rest);
         }
         edge.mark(reply.headers_mut(), origin);
+        if version == Version::HTTP_2
+            && self.config.close_anonymous
+            && reply.extensions_mut().remove::<Unauthenticated>().is_some()
+        {
+            leave.notify_one();
+        }
         reply
     }
 
@@ -305,6 +334,7 @@ impl Server {
                 .any(|own| path.starts_with(own))
     }
 
+    #[expect(clippy::too_many_lines, reason = "the filters, one after the other")]
     async fn decide(self: Arc<Self>, head: Parts, body: Arriving, peer: Peer) -> Reply {
         let (began, arrived) = (Instant::now(), self.registry.clock().micros());
         let id = crate::registry::uid();
@@ -322,17 +352,22 @@ impl Server {
         let mut reply = match passed {
             Err(Refused { status, info, asker }) => {
                 labels = Labels::of(&info, verb, false, false);
+                let nobody = asker.is_nobody();
                 let trail = self.trail(&id, asker, &info, (&head, &peer), arrived);
                 let query = Query::to(&self.config, head.uri.query().unwrap_or_default());
-                let reply = status_as(&status, negotiate_failure(&head.headers, &query));
+                let mut reply = status_as(&status, negotiate_failure(&head.headers, &query));
                 if let Some(trail) = &trail {
                     trail.record.note_answer(status.into());
+                }
+                if nobody {
+                    reply.extensions_mut().insert(Unauthenticated);
                 }
                 self.told(trail, reply)
             }
             Ok(Passed { info, query, asker, seat }) => {
-                let user = asker.user();
-                let known = self.registry.kinds().has(&info.group, &info.version, &info.resource);
+                let (user, nobody) = (asker.user(), asker.is_nobody());
+                let RequestInfo { group, version, resource, subresource, .. } = &info;
+                let known = self.registry.kinds().has(group, version, resource, subresource);
                 let dry_run = query.get("dryRun").is_some();
                 check = query.get("fieldValidation").unwrap_or_default().to_owned();
                 labels = Labels::of(&info, verb, info.is_resource && known, dry_run);
@@ -344,11 +379,20 @@ impl Server {
                 let accepted = head.headers.get(ACCEPT_ENCODING).cloned();
                 let (lists, gets) = (info.verb == "list", info.verb == "get");
                 let traced = Begun::of(self.tracer.as_ref(), (&head, &info, &user), (&id, &peer));
+                let mut head = head;
+                self.config.identity_headers.strip(&mut head.headers);
                 let request = Request { head, body, peer, info, query, user };
+                let untold = trail.as_ref().and_then(Trail::refusal);
                 let handled = async {
-                    match &trail {
-                        Some(trail) => recorded(trail.record.clone(), self.handle(request)).await,
-                        None => self.handle(request).await,
+                    match (&trail, untold) {
+                        (_, Some(status)) => {
+                            let how = negotiate_failure(&request.head.headers, &request.query);
+                            status_as(&status, how)
+                        }
+                        (Some(trail), None) => {
+                            recorded(trail.record.clone(), self.handle(request)).await
+                        }
+                        (None, None) => self.handle(request).await,
                     }
                 };
                 let reply = match traced {
@@ -362,6 +406,9 @@ impl Server {
                     reply
                 };
                 mark(reply.headers_mut(), &seat);
+                if nobody {
+                    reply.extensions_mut().insert(Unauthenticated);
+                }
                 reply
             }
         };
@@ -408,10 +455,21 @@ impl Server {
 
     async fn handle(self: &Arc<Self>, request: Request) -> Reply {
         let mut warnings = Vec::new();
-        let limit = self.config.limits.request;
         let failure = negotiate_failure(&request.head.headers, &request.query);
+        let longest = self.config.limits.request;
+        let limit = match deadline::of(&request.info, &request.query, longest) {
+            Ok(limit) => limit,
+            Err(status) => return status_as(&status, failure),
+        };
         let part = trace::part(&request);
-        let routed = timeout(limit, route::route(self, request, &mut warnings));
+        let routed = panics::contain("request", route::route(self, request, &mut warnings));
+        let routed = async {
+            let routed = async { routed.await.unwrap_or_else(|_| Err(panicked())) };
+            match limit {
+                Some(limit) => timeout(limit, routed).await,
+                None => Ok(routed.await),
+            }
+        };
         let routed = match part {
             Some((name, about)) => trace::span(name, || about, routed).await,
             None => routed.await,
@@ -434,6 +492,15 @@ impl Server {
         reply
     }
 }
+
+/// The answer to a request that caused a panic: upstream's words.
+fn panicked() -> Status {
+    Status::internal("This request caused apiserver to panic. Look in the logs for details.")
+}
+
+/// Marks the answer to somebody who has not shown who he is.
+#[derive(Clone, Copy, Debug)]
+struct Unauthenticated;
 
 /// What is said at the end.
 fn come_again() -> Reply {

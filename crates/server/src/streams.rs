@@ -7,10 +7,12 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
+    time::Duration,
 };
 
 use futures_util::{Stream as _, stream::FuturesUnordered};
 use hyper::rt::Executor;
+use tokio::{sync::Notify, time::Sleep};
 
 use crate::wire::Outgoing;
 
@@ -24,7 +26,10 @@ pub(crate) struct Streams {
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
     fn execute(&self, stream: F) {
-        self.new.lock().unwrap_or_else(PoisonError::into_inner).push(Box::pin(stream));
+        let stream = Box::pin(async move {
+            let _ = panics::contain("stream", stream).await; // its client sees it end
+        });
+        self.new.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
     }
 }
 
@@ -32,7 +37,8 @@ impl Streams {
     /// A connection together with the streams that it gives to these. When it ends, so do they.
     /// What they all have to say goes out at once.
     pub(crate) fn drive<C: Future>(self, connection: C, outgoing: Option<Outgoing>) -> Driving<C> {
-        Driving { connection, outgoing, new: self, running: FuturesUnordered::new() }
+        let running = FuturesUnordered::new();
+        Driving { connection, outgoing, new: self, running, streamed: false, idle: None }
     }
 }
 
@@ -42,6 +48,42 @@ pub(crate) struct Driving<C> {
     outgoing: Option<Outgoing>,
     new: Streams,
     running: FuturesUnordered<Streaming>,
+    /// Whether there has been a stream.
+    streamed: bool,
+    idle: Option<Idle>,
+}
+
+/// Notices that a connection has had no stream for some time.
+struct Idle {
+    longest: Duration,
+    since: Option<Pin<Box<Sleep>>>,
+    /// Who is told.
+    ends: Arc<Notify>,
+}
+
+impl<C> Driving<C> {
+    /// Whether the other side is on another machine, maybe.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.outgoing.is_some()
+    }
+
+    /// Tells when a connection from outside has had streams, and then none for so long.
+    pub(crate) fn end_when_idle(&mut self, longest: Duration, ends: Arc<Notify>) {
+        self.idle = self.is_remote().then_some(Idle { longest, since: None, ends });
+    }
+
+    fn look_for_idleness(&mut self, cx: &mut Context<'_>) {
+        let Some(idle) = &mut self.idle else { return };
+        if !self.streamed || !self.running.is_empty() {
+            idle.since = None;
+            return;
+        }
+        let since = idle.since.get_or_insert_with(|| Box::pin(tokio::time::sleep(idle.longest)));
+        if since.as_mut().poll(cx).is_ready() {
+            idle.ends.notify_one();
+            self.idle = None;
+        }
+    }
 }
 
 impl<C: Future + Unpin> Future for Driving<C> {
@@ -66,10 +108,12 @@ impl<C: Future + Unpin> Driving<C> {
                 return Poll::Ready(ended);
             }
             let new = mem::take(&mut *self.new.new.lock().unwrap_or_else(PoisonError::into_inner));
+            self.streamed |= !new.is_empty();
             self.running.extend(new);
             while let Poll::Ready(Some(())) = Pin::new(&mut self.running).poll_next(cx) {}
             let none = self.new.new.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
             if none {
+                self.look_for_idleness(cx);
                 return Poll::Pending;
             }
         }

@@ -3,7 +3,7 @@
 
 use std::{io, num::NonZeroU64, sync::Arc, time::Duration};
 
-use http::{HeaderValue, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use http_body_util::BodyExt;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -13,59 +13,119 @@ use tokio::io::{
 };
 use tracing::debug;
 
-use crate::{Reply, Request, Server};
+use crate::{Peer, Reply, Request, Server, status_reply};
 
-/// What is said to us alone.
-const OURS: [header::HeaderName; 2] = [header::AUTHORIZATION, header::HOST];
+/// Headers that are about one connection and not about the request. Those that `Connection`
+/// names are too.
+const HOP_BY_HOP: [&str; 9] = [
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+const FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// Sends `request` to `uri` over `io` and answers with what comes back. Redirects
-/// are answers like any other: nobody follows them.
+/// are answers like any other: nobody follows them. The connection becomes a tunnel only if a
+/// tunnel was asked for and the other end has agreed (101); otherwise it ends with this answer.
 pub async fn proxy(
     server: &Arc<Server>,
     request: Request,
     io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     uri: Uri,
 ) -> Result<Reply, Status> {
-    let failed = |error: hyper::Error| {
-        Status::failure(
-            502,
-            "ServiceUnavailable",
-            format!("error trying to reach service: {error}"),
-        )
-    };
     let (mut sender, connection) = http1::handshake(TokioIo::new(io)).await.map_err(failed)?;
     server.spawn(async move {
         if let Err(error) = connection.with_upgrades().await {
             debug!(%error, "a proxied connection broke");
         }
     });
-    let Request { head, body, .. } = request;
+    let Request { head, body, peer, .. } = request;
+    let upgrades = is_upgrade(&head.headers);
     let mut incoming = hyper::Request::from_parts(head, body);
-    let upgrade =
-        incoming.headers().contains_key(header::UPGRADE).then(|| hyper::upgrade::on(&mut incoming));
+    let upgrade = upgrades.then(|| hyper::upgrade::on(&mut incoming));
     let (mut head, body) = incoming.into_parts();
-    let host = uri.authority().map(ToString::to_string).unwrap_or_default();
-    let ours = |name: &&header::HeaderName| {
-        OURS.contains(name) || name.as_str().starts_with("impersonate-")
-    };
-    for name in head.headers.keys().filter(ours).cloned().collect::<Vec<_>>() {
-        head.headers.remove(name);
+    let protocol = head.headers.get(header::UPGRADE).filter(|_| upgrades).cloned();
+    remove_hop_by_hop(&mut head.headers);
+    if let Some(protocol) = protocol {
+        head.headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+        head.headers.insert(header::UPGRADE, protocol);
     }
-    if let Ok(host) = HeaderValue::from_str(&host) {
-        head.headers.insert(header::HOST, host);
-    }
+    forward(&mut head.headers, &uri, &peer);
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     head.uri = path.parse().map_err(|_| Status::bad_request("the path cannot be passed on"))?;
     head.version = http::Version::HTTP_11;
     let mut answer =
         sender.send_request(hyper::Request::from_parts(head, body)).await.map_err(failed)?;
-    if let (StatusCode::SWITCHING_PROTOCOLS, Some(upgrade)) = (answer.status(), upgrade) {
-        let theirs = hyper::upgrade::on(&mut answer);
-        let limit = server.config.limits.stream;
-        server.spawn(async move { tunnel(upgrade, theirs, limit).await });
+    match (answer.status(), upgrade) {
+        (StatusCode::SWITCHING_PROTOCOLS, Some(upgrade)) => {
+            let theirs = hyper::upgrade::on(&mut answer);
+            let limit = server.config.limits.stream;
+            server.spawn(async move { tunnel(upgrade, theirs, limit).await });
+        }
+        (code, Some(_)) if code.is_client_error() || code.is_server_error() => {
+            // What the client sends next was meant for the tunnel.
+            answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        (code, Some(_)) => return Ok(no_tunnel(500, code)),
+        (code, None) if code.is_informational() => return Ok(no_tunnel(502, code)),
+        (_, None) => remove_hop_by_hop(answer.headers_mut()),
     }
     let (head, body) = answer.into_parts();
     Ok(Reply::from_parts(head, body.map_err(io::Error::other).boxed_unsync()))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "so that `map_err` can call it")]
+fn failed(error: hyper::Error) -> Status {
+    let why = format!("error trying to reach service: {error}");
+    Status::failure(502, "ServiceUnavailable", why)
+}
+
+/// Answers a request for a tunnel that nobody agreed to, or an agreement that nobody asked for.
+/// The connection ends.
+fn no_tunnel(code: u16, theirs: StatusCode) -> Reply {
+    let why = format!("invalid upgrade response: status code {}", theirs.as_u16());
+    let mut reply = status_reply(&Status::failure(code.into(), "InternalError", why));
+    reply.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    reply
+}
+
+/// Whether a request asks for a tunnel.
+pub fn is_upgrade(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::UPGRADE)
+        && connection_options(headers).any(|option| option.eq_ignore_ascii_case("upgrade"))
+}
+
+fn connection_options(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let values = headers.get_all(header::CONNECTION).iter();
+    values.filter_map(|value| value.to_str().ok()).flat_map(|list| list.split(',')).map(str::trim)
+}
+
+fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    let named: Vec<String> = connection_options(headers).map(str::to_owned).collect();
+    for name in HOP_BY_HOP.into_iter().chain(named.iter().map(String::as_str)) {
+        headers.remove(name);
+    }
+}
+
+/// Says whom it is for, and who has asked.
+fn forward(headers: &mut HeaderMap, uri: &Uri, peer: &Peer) {
+    let host = uri.authority().map(ToString::to_string).unwrap_or_default();
+    headers.remove(header::HOST);
+    if let Ok(host) = HeaderValue::from_str(&host) {
+        headers.insert(header::HOST, host);
+    }
+    let Some(address) = peer.address else { return };
+    let before = headers.get_all(FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok());
+    let all: Vec<String> = before.map(str::to_owned).chain([address.ip().to_string()]).collect();
+    if let Ok(all) = HeaderValue::from_str(&all.join(", ")) {
+        headers.insert(FORWARDED_FOR, all);
+    }
 }
 
 /// Joins two upgraded connections until either ends, at so many bytes a second.
@@ -119,6 +179,26 @@ async fn copy_slowly(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn headers_of_one_connection_stay_on_it() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("connection", "keep-alive, X-Hop"),
+            ("x-hop", "1"),
+            ("te", "trailers"),
+            ("upgrade", "websocket"),
+            ("proxy-authorization", "secret"),
+            ("accept", "a"),
+        ] {
+            headers.append(name, HeaderValue::from_static(value));
+        }
+        assert!(!is_upgrade(&headers), "the connection does not say so");
+        headers.append("connection", HeaderValue::from_static("close, upgrade"));
+        assert!(is_upgrade(&headers));
+        remove_hop_by_hop(&mut headers);
+        assert_eq!(headers.keys().collect::<Vec<_>>(), ["accept"]);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_stream_takes_its_time() {

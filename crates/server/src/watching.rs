@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame};
-use object::{Clock, Object, Status, Value};
+use object::{Clock, Object, Status, Value, bounded_wait};
 use ref_cast::RefCast;
 use schema::protobuf::{encode_event, seal};
 use store::Version;
@@ -79,7 +79,7 @@ pub(crate) struct Terms {
 pub(crate) fn reply(watch: Watch, terms: Terms) -> Reply {
     let Terms { form, bookmarks, timeout, bell, clock, encodings, watched } = terms;
     watched.open.fetch_add(1, Relaxed);
-    let ends = Instant::now() + timeout;
+    let ends = Instant::now() + bounded_wait(timeout);
     let mut watching = Watching {
         watch,
         form,
@@ -277,11 +277,24 @@ impl HttpBody for Watching {
     type Data = Bytes;
     type Error = io::Error;
 
+    /// A watch that panics breaks alone, and its client begins anew.
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        let this = &mut *self;
+        match panics::catch("watch", || self.poll_events(cx)) {
+            Ok(polled) => polled.map(|frame| frame.map(Ok)),
+            Err(panicked) => {
+                self.over = true;
+                Poll::Ready(Some(Err(io::Error::other(panicked))))
+            }
+        }
+    }
+}
+
+impl Watching {
+    fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame<Bytes>>> {
+        let this = self;
         let mut out = Vec::new();
         while !this.over && out.len() < FRAME {
             match this.watch.poll_next(cx) {
@@ -306,6 +319,6 @@ impl HttpBody for Watching {
         if out.is_empty() {
             return Poll::Ready(None);
         }
-        Poll::Ready(Some(Ok(Frame::data(out.into()))))
+        Poll::Ready(Some(Frame::data(out.into())))
     }
 }

@@ -49,8 +49,8 @@ impl Resident<Bytes> for Plain {
         vec![Topic::All, Topic::Name(name.into()), Topic::Namespace(namespace.into()), text]
     }
 
-    fn weight(&self, object: &Bytes) -> usize {
-        object.len()
+    fn weight(&self, old: Option<&Bytes>, new: Option<&Bytes>) -> usize {
+        new.or(old).map_or(0, Bytes::len)
     }
 }
 

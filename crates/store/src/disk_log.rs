@@ -16,7 +16,7 @@ mod snapshot;
 
 use std::{
     io, process,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -146,9 +146,9 @@ impl DiskLog {
     }
 
     fn wait(&self) {
-        let running = self.compaction.lock().expect("not poisoned").take();
-        if running.is_some_and(|running| running.join().is_err()) {
-            warn!("writing a state has panicked");
+        let running = self.compaction.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(running) = running {
+            let _ = running.join(); // a panic has been counted and logged
         }
     }
 }
@@ -243,13 +243,19 @@ impl Log for DiskLog {
             files.begun = image.revision;
         }
         let inner = self.inner.clone();
-        let compact = move || inner.compact(&image);
+        let compact = move || {
+            if panics::catch("store state", || inner.compact(&image)).is_err() {
+                inner.files().compacting = false; // what it was made from is still there
+            }
+        };
         if !self.inner.options.background {
             return compact();
         }
         self.wait(); // it has ended: none is due while one is compacting
         match thread::Builder::new().name("store-state".into()).spawn(compact) {
-            Ok(running) => *self.compaction.lock().expect("not poisoned") = Some(running),
+            Ok(running) => {
+                *self.compaction.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
+            }
             Err(error) => {
                 warn!(%error, "cannot start a thread to write a state");
                 self.inner.files().compacting = false;

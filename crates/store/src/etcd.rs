@@ -17,9 +17,9 @@ mod transfer;
 mod values;
 
 use std::{
-    fmt,
+    fmt, process,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
         mpsc,
     },
@@ -143,12 +143,12 @@ impl<V: fmt::Debug + Send + Sync + 'static> EtcdEngine<V> {
         });
         let this = Self { shared: shared.clone(), runtime: Some(runtime) };
         this.wait(async move { shared.newest().await })?;
-        this.spawn(compact::probe(this.shared.clone(), remote.patience));
+        this.keep(compact::probe(this.shared.clone(), remote.patience));
         if let Some(interval) = remote.sizes {
-            this.spawn(compact::measure(this.shared.clone(), interval));
+            this.keep(compact::measure(this.shared.clone(), interval));
         }
         if let Some(interval) = remote.compaction {
-            this.spawn(compact::compact(this.shared.clone(), interval));
+            this.keep(compact::compact(this.shared.clone(), interval));
         }
         Ok(this)
     }
@@ -168,8 +168,18 @@ impl<V: fmt::Debug + Send + Sync + 'static> EtcdEngine<V> {
 
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         if let Some(runtime) = &self.runtime {
-            runtime.spawn(task);
+            runtime.spawn(panics::contain("store", task));
         }
+    }
+
+    /// Runs what goes on for ever. Without it memory would no longer follow etcd: a panic ends
+    /// the process, and the next one reads everything anew.
+    fn keep(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.spawn(async move {
+            if panics::contain("store", task).await.is_err() {
+                process::abort();
+            }
+        });
     }
 }
 
@@ -198,11 +208,11 @@ impl<V: fmt::Debug + Send + Sync + 'static> Engine<V> for EtcdEngine<V> {
 
     fn follow(&self, prefix: &str, after: u64, resource: &Arc<Resource<V>>) {
         let follower = Arc::new(Follower::new(prefix, resource));
-        let mut followers = self.shared.followers.lock().expect("not poisoned");
+        let mut followers = self.shared.followers.lock().unwrap_or_else(PoisonError::into_inner);
         followers.retain(|other| !other.is_over() && other.prefix != prefix);
         followers.push(follower.clone());
         drop(followers);
-        self.spawn(follow::follow(self.shared.clone(), follower, after));
+        self.keep(follow::follow(self.shared.clone(), follower, after));
     }
 
     fn is_shared(&self) -> bool {
@@ -230,13 +240,13 @@ impl<V: fmt::Debug + Send + Sync + 'static> Engine<V> for EtcdEngine<V> {
     }
 
     fn notes(&self, after: u64) -> Vec<Note> {
-        self.shared.past.lock().expect("not poisoned").notes(after)
+        self.shared.past.lock().unwrap_or_else(PoisonError::into_inner).notes(after)
     }
 }
 
 /// Nothing is wrong.
 fn none(trouble: &Mutex<Option<String>>) -> Result<(), Error> {
-    match &*trouble.lock().expect("not poisoned") {
+    match &*trouble.lock().unwrap_or_else(PoisonError::into_inner) {
         Some(why) => Err(Error::Unavailable(why.clone())),
         None => Ok(()),
     }
@@ -278,7 +288,11 @@ impl<V: fmt::Debug + Send + Sync + 'static> Shared<V> {
 
     /// Has every follower ask how far it is.
     fn nudge(&self) {
-        self.followers.lock().expect("not poisoned").iter().for_each(|follower| follower.nudge());
+        self.followers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .for_each(|follower| follower.nudge());
     }
 
     async fn write(&self, write: Write<V>) -> Result<u64, Error> {
@@ -325,7 +339,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> Shared<V> {
         if note.is_some() {
             let (lineage, bytes, expires) = (Lineage::end(revision), None, None);
             let record = Record { revision, key, bytes, expires, note, lineage };
-            self.past.lock().expect("not poisoned").apply(&record);
+            self.past.lock().unwrap_or_else(PoisonError::into_inner).apply(&record);
         }
         Ok(revision)
     }
@@ -371,7 +385,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> Shared<V> {
     }
 
     fn follower(&self, key: &str) -> Option<Arc<Follower<V>>> {
-        let followers = self.followers.lock().expect("not poisoned");
+        let followers = self.followers.lock().unwrap_or_else(PoisonError::into_inner);
         followers
             .iter()
             .filter(|f| key.starts_with(&*f.prefix))

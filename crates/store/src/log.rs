@@ -1,6 +1,9 @@
 //! Where an embedded engine puts its records.
 
-use std::{fmt, io, sync::Mutex};
+use std::{
+    fmt, io,
+    sync::{Mutex, PoisonError},
+};
 
 use crate::{Error, Image, Note, Record, Removals};
 
@@ -62,12 +65,12 @@ pub struct MemoryLog(Mutex<Vec<Record>>);
 
 impl Log for MemoryLog {
     fn append(&self, batch: &[Record]) -> Result<(), Failure> {
-        self.0.lock().expect("not poisoned").extend_from_slice(batch);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(batch);
         Ok(())
     }
 
     fn read(&self, after: u64, take: &mut dyn FnMut(Record)) -> Result<Base, Error> {
-        let records = self.0.lock().expect("not poisoned");
+        let records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let from = records.partition_point(|record| record.revision <= after);
         records[from..].iter().cloned().for_each(take);
         Ok(Base::default())

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, RwLock},
+    sync::{Arc, PoisonError, RwLock},
 };
 
 use bytes::Bytes;
@@ -20,10 +20,9 @@ pub trait Resident<V>: fmt::Debug + Send + Sync {
     /// What the object is found under, and watched by.
     fn topics(&self, key: &str, object: &V) -> Vec<Topic>;
 
-    /// About how many bytes the object takes in memory, for the ring's budget.
-    fn weight(&self, _object: &V) -> usize {
-        2_048
-    }
+    /// About how many bytes an event keeps in memory, for the ring's budget: above all what an
+    /// object was before it became `new`, or was deleted.
+    fn weight(&self, old: Option<&V>, new: Option<&V>) -> usize;
 }
 
 /// How much larger an object may be on disk than it is to the ring.
@@ -75,7 +74,7 @@ impl<V: fmt::Debug + Send + Sync> Mirror<V> {
         };
         let (mut resource, through, now) = filled()?;
         // The most is read by now; writers wait only for what has come since.
-        let mut resources = self.resources.write().expect("not poisoned");
+        let mut resources = self.resources.write().unwrap_or_else(PoisonError::into_inner);
         match engine.replay_after(prefix, through) {
             // Those that come again by `apply` are skipped.
             Ok(since) => resource.go_on(&since.iter().collect::<Vec<_>>(), 0, now),
@@ -101,7 +100,7 @@ impl<V: fmt::Debug + Send + Sync> Mirror<V> {
 
     /// Mirrors it no more; its watches end. What the engine holds stays there.
     pub fn cease(&self, prefix: &str) {
-        let earlier = self.resources.write().expect("not poisoned").remove(prefix);
+        let earlier = self.resources.write().unwrap_or_else(PoisonError::into_inner).remove(prefix);
         if let Some(earlier) = earlier {
             earlier.close();
         }
@@ -111,13 +110,13 @@ impl<V: fmt::Debug + Send + Sync> Mirror<V> {
     /// for longer: whoever pages through one learns in time that he must begin anew.
     pub fn compact(&self, revision: u64) {
         self.progress.compact(revision);
-        let resources = self.resources.read().expect("not poisoned");
+        let resources = self.resources.read().unwrap_or_else(PoisonError::into_inner);
         resources.values().for_each(|resource| resource.compact(revision));
     }
 
     /// The resource that a key belongs to: that of the longest prefix.
     pub fn resource(&self, key: &str) -> Option<Arc<Resource<V>>> {
-        find(&self.resources.read().expect("not poisoned"), key).cloned()
+        find(&self.resources.read().unwrap_or_else(PoisonError::into_inner), key).cloned()
     }
 }
 
@@ -129,7 +128,7 @@ impl<V> Mirror<V> {
         through: u64,
         now: i64,
     ) {
-        let resources = self.resources.read().expect("not poisoned");
+        let resources = self.resources.read().unwrap_or_else(PoisonError::into_inner);
         for (record, value) in batch {
             let Some(resource) = find(&resources, &record.key) else { continue }; // not served yet
             if let Err(error) = resource.apply(record, value, now) {

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     ops::Bound,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::Waker,
 };
 
@@ -110,7 +110,7 @@ impl<V> Resource<V> {
             Err(Error::Compacted { .. }) => self.not_compacted(revision)?,
             done => return done,
         }
-        let known = self.past.lock().expect("not poisoned").clone();
+        let known = self.past.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(known) = known.filter(|known| known.revision == revision) {
             return Ok(known);
         }
@@ -121,7 +121,7 @@ impl<V> Resource<V> {
             index.insert(record.key.as_str().into(), Arc::new(version));
         }
         let pinned = Pinned { revision, index };
-        *self.past.lock().expect("not poisoned") = Some(pinned.clone());
+        *self.past.lock().unwrap_or_else(PoisonError::into_inner) = Some(pinned.clone());
         Ok(pinned)
     }
 
@@ -168,6 +168,15 @@ impl<V> Resource<V> {
             },
         };
         let Record { revision, key, .. } = record;
+        let described = match object.as_ref().map(|object| self.describe(&key, object)).transpose()
+        {
+            Ok(described) => described,
+            Err(panicked) => {
+                let why = panicked.to_string();
+                let error = Error::Corrupt { key: key.to_string(), revision, why };
+                return Err(self.break_off(key, error));
+            }
+        };
         let new = object.map(|object| Arc::new(Version { revision, object }));
         let mut state = self.state();
         // Several keys may be written at one revision.
@@ -185,10 +194,13 @@ impl<V> Resource<V> {
             state.ring.mend(revision); // nobody can be told what came between
             return Ok(());
         }
-        let topics = self.topics(&key, [old.as_ref(), new.as_ref()]);
-        let weight = new.as_ref().or(old.as_ref()).map_or(0, |v| self.resident.weight(&v.object));
+        let before = old.as_ref().and_then(|old| self.describe(&key, &old.object).ok());
+        let topics = joined(before, described);
+        let [before, after] = [&old, &new].map(|it| it.as_ref().map(|version| &version.object));
+        let weight = panics::catch("store index", || self.resident.weight(before, after));
+        let weight = weight.unwrap_or_default().saturating_add(size_of::<Event<V>>());
         let event = Event { revision, key, old, new, topics };
-        let wake = state.ring.push(event, weight + size_of::<Event<V>>(), now);
+        let wake = state.ring.push(event, weight, now);
         drop(state);
         wake.into_iter().for_each(Waker::wake);
         Ok(())
@@ -210,7 +222,11 @@ impl<V> Resource<V> {
     /// What a record means; `None`: deleted.
     fn decode(&self, record: &Record) -> Result<Option<V>, Error> {
         let Record { key, revision, bytes, .. } = record;
-        let object = bytes.as_ref().map(|bytes| self.resident.decode(key, bytes)).transpose();
+        let decode = |bytes| {
+            let decoded = panics::catch("store decode", || self.resident.decode(key, bytes));
+            decoded.unwrap_or_else(|panicked| Err(panicked.to_string()))
+        };
+        let object = bytes.as_ref().map(decode).transpose();
         object.map_err(|why| Error::Corrupt { key: key.to_string(), revision: *revision, why })
     }
 
@@ -227,7 +243,7 @@ impl<V> Resource<V> {
 
     pub(crate) fn compact(&self, revision: u64) {
         self.progress.compact(revision);
-        let mut past = self.past.lock().expect("not poisoned");
+        let mut past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
         past.take_if(|past| past.revision < revision);
     }
 
@@ -262,7 +278,7 @@ impl<V> Resource<V> {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State<V>> {
-        self.state.lock().expect("not poisoned")
+        panics::lock_or_abort(&self.state)
     }
 
     /// How far this has come; a little further than complete while a batch is applied.
@@ -275,18 +291,22 @@ impl<V> Resource<V> {
         if revision > self.newest(state) { Err(Error::Ahead { revision }) } else { Ok(()) }
     }
 
-    /// What the event is found under: as it was, and as it is.
-    fn topics(&self, key: &str, versions: [Option<&Arc<Version<V>>>; 2]) -> Vec<Topic> {
-        let mut topics = Vec::new();
-        for version in versions.into_iter().flatten() {
-            for topic in self.resident.topics(key, &version.object) {
-                if !topics.contains(&topic) {
-                    topics.push(topic);
-                }
-            }
-        }
-        topics
+    /// What an event of the object is found under. The kind's own code says so, and may
+    /// panic: nothing is changed before it has answered.
+    fn describe(&self, key: &str, object: &V) -> Result<Vec<Topic>, panics::Panicked> {
+        panics::catch("store index", || self.resident.topics(key, object))
     }
+}
+
+/// What an event is found under: as the object was, and as it is.
+fn joined(before: Option<Vec<Topic>>, now: Option<Vec<Topic>>) -> Vec<Topic> {
+    let mut topics = before.unwrap_or_default();
+    for topic in now.into_iter().flatten() {
+        if !topics.contains(&topic) {
+            topics.push(topic);
+        }
+    }
+    topics
 }
 
 impl<V: Send + Sync> Resource<V> {

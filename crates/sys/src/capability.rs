@@ -81,19 +81,17 @@ impl Set {
     }
 }
 
-/// What this process could ever get.
+/// What this process could ever get, of the capabilities that have a name here.
 pub fn bounding() -> Set {
-    let held = |bit: &usize| {
-        // SAFETY: takes numbers.
-        unsafe { libc::prctl(libc::PR_CAPBSET_READ, *bit, 0, 0, 0) == 1 }
-    };
-    Set((0..NAMES.len()).filter(held).fold(0, |set, bit| set | 1 << bit))
+    let held = in_kernel().filter(|(_, held)| *held);
+    Set(held.fold(0, |set, (bit, _)| set | 1 << bit)).both(Set::ALL)
 }
 
-/// Drops all others from the bounding set. Needs SETPCAP, so it comes before `set`.
+/// Drops all others from the bounding set, also those that have no name here. Needs SETPCAP, so it comes
+/// before `set`.
 pub fn limit(kept: Set) -> io::Result<()> {
-    for bit in 0..NAMES.len() {
-        if kept.0 & (1 << bit) == 0 && bounding_has(bit) {
+    for (bit, held) in in_kernel() {
+        if held && kept.0 & (1 << bit) == 0 {
             // SAFETY: takes numbers.
             check(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, bit, 0, 0, 0) })?;
         }
@@ -101,9 +99,15 @@ pub fn limit(kept: Set) -> io::Result<()> {
     Ok(())
 }
 
-fn bounding_has(bit: usize) -> bool {
-    // SAFETY: takes numbers.
-    unsafe { libc::prctl(libc::PR_CAPBSET_READ, bit, 0, 0, 0) == 1 }
+/// Every capability that this kernel knows, and whether the bounding set has it.
+fn in_kernel() -> impl Iterator<Item = (u32, bool)> {
+    (0..u64::BITS).map_while(|bit| {
+        // SAFETY: takes numbers.
+        match unsafe { libc::prctl(libc::PR_CAPBSET_READ, bit, 0, 0, 0) } {
+            -1 => None,
+            held => Some((bit, held == 1)),
+        }
+    })
 }
 
 #[repr(C)]
@@ -137,7 +141,9 @@ pub fn set(effective: Set, permitted: Set, inheritable: Set, ambient: Set) -> io
     if done != 0 {
         return Err(io::Error::last_os_error());
     }
-    for bit in (0..NAMES.len()).filter(|bit| ambient.0 & (1 << bit) != 0) {
+    // SAFETY: takes numbers.
+    check(unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) })?;
+    for bit in (0..u64::BITS).filter(|bit| ambient.0 & (1 << bit) != 0) {
         // SAFETY: takes numbers.
         check(unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_RAISE, bit, 0, 0) })?;
     }
@@ -147,6 +153,13 @@ pub fn set(effective: Set, permitted: Set, inheritable: Set, ambient: Set) -> io
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_capability_of_the_kernel_is_looked_at() {
+        let last = std::fs::read_to_string("/proc/sys/kernel/cap_last_cap").expect("proc");
+        let last: u32 = last.trim().parse().expect("a number");
+        assert_eq!(in_kernel().map(|(bit, _)| bit).last(), Some(last));
+    }
 
     #[test]
     fn names_in_both_spellings() {

@@ -4,11 +4,13 @@ use std::{
     collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
-    thread,
-    time::Duration,
 };
 
+use rustix::fs::{Access, access};
+
+mod kill;
 mod limits;
+mod tree;
 
 pub use limits::Limits;
 
@@ -16,7 +18,12 @@ pub use limits::Limits;
 #[derive(Clone, Debug)]
 pub enum Hierarchies {
     /// One folder per controller.
-    V1(BTreeMap<String, PathBuf>),
+    V1 {
+        controllers: BTreeMap<String, PathBuf>,
+        /// A hierarchy of version 2 that is mounted beside them. It limits nothing, but has
+        /// `cgroup.kill`.
+        beside: Option<PathBuf>,
+    },
     /// One folder for all.
     V2(PathBuf),
 }
@@ -27,6 +34,9 @@ pub struct Group {
     folders: Vec<(String, PathBuf)>,
     unified: bool,
 }
+
+/// What stands for a controller's name in a folder of version 2 beside version 1.
+const BESIDE: &str = "unified";
 
 /// What a group has used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,9 +54,21 @@ pub struct Usage {
 impl Hierarchies {
     /// Version 2 where it has the controllers that pods need, else version 1.
     pub fn detect() -> io::Result<Self> {
-        Self::parse(&fs::read_to_string("/proc/self/mountinfo")?, |root| {
+        let detected = Self::parse(&fs::read_to_string("/proc/self/mountinfo")?, |root| {
             fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default()
-        })
+        })?;
+        Ok(detected.without_read_only())
+    }
+
+    /// Groups can be made in the hierarchy beside version 1, or it is not used.
+    fn without_read_only(self) -> Self {
+        let writable = |at: &PathBuf| access(at, Access::WRITE_OK).is_ok();
+        match self {
+            Self::V1 { controllers, beside } => {
+                Self::V1 { controllers, beside: beside.filter(writable) }
+            }
+            Self::V2(at) => Self::V2(at),
+        }
     }
 
     fn parse(mounts: &str, controllers: impl Fn(&Path) -> String) -> io::Result<Self> {
@@ -64,7 +86,7 @@ impl Hierarchies {
             "net_prio",
             "perf_event",
         ];
-        let mut v1 = BTreeMap::new();
+        let (mut v1, mut beside) = (BTreeMap::new(), None);
         for line in mounts.lines() {
             let Some((head, tail)) = line.split_once(" - ") else { continue };
             let (Some(at), Some(kind)) = (head.split(' ').nth(4), tail.split(' ').next()) else {
@@ -77,6 +99,7 @@ impl Hierarchies {
                 if needed.iter().all(|one| has.split_whitespace().any(|held| held == *one)) {
                     return Ok(Self::V2(at));
                 }
+                beside.get_or_insert(at);
             } else if kind == "cgroup" {
                 let options = tail.split(' ').nth(2).unwrap_or_default();
                 for name in options.split(',').filter(|name| KNOWN.contains(name)) {
@@ -85,7 +108,7 @@ impl Hierarchies {
             }
         }
         if v1.contains_key("memory") && v1.contains_key("cpu") && v1.contains_key("pids") {
-            return Ok(Self::V1(v1));
+            return Ok(Self::V1 { controllers: v1, beside });
         }
         Err(io::Error::other("no cgroup hierarchy with cpu, memory and pids is mounted"))
     }
@@ -97,7 +120,9 @@ impl Hierarchies {
     /// The controllers of version 1, each with its mount point; none for version 2.
     pub fn controllers(&self) -> Vec<(String, PathBuf)> {
         match self {
-            Self::V1(all) => all.iter().map(|(name, at)| (name.clone(), at.clone())).collect(),
+            Self::V1 { controllers, .. } => {
+                controllers.iter().map(|(name, at)| (name.clone(), at.clone())).collect()
+            }
             Self::V2(_) => Vec::new(),
         }
     }
@@ -109,7 +134,11 @@ impl Hierarchies {
         }
         let path = path.trim_start_matches('/');
         let folders = match self {
-            Self::V1(all) => all.iter().map(|(name, at)| (name.clone(), at.join(path))).collect(),
+            Self::V1 { controllers, beside } => {
+                let beside = beside.iter().map(|at| (BESIDE.to_owned(), at.join(path)));
+                let all = controllers.iter().map(|(name, at)| (name.clone(), at.join(path)));
+                all.chain(beside).collect()
+            }
             Self::V2(at) => vec![(String::new(), at.join(path))],
         };
         Ok(Group { folders, unified: self.unified() })
@@ -140,34 +169,6 @@ impl Group {
     /// The files to write a process id to, to put it into the group.
     pub fn entrances(&self) -> Vec<PathBuf> {
         self.folders.iter().map(|(_, folder)| folder.join("cgroup.procs")).collect()
-    }
-
-    pub fn processes(&self) -> Vec<i32> {
-        let Some(folder) = self.folder("pids") else { return Vec::new() };
-        let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
-        text.lines().filter_map(|line| line.parse().ok()).collect()
-    }
-
-    /// Kills until nobody is left.
-    pub fn kill(&self) {
-        for _ in 0..100 {
-            let processes = self.processes();
-            if processes.is_empty() {
-                return;
-            }
-            for pid in processes {
-                let _ = crate::process::kill(pid, libc::SIGKILL); // may be gone already
-            }
-            thread::sleep(Duration::from_millis(2));
-        }
-    }
-
-    /// Removes the group, and empty ones below it.
-    pub fn remove(&self) -> io::Result<()> {
-        for (_, folder) in &self.folders {
-            remove_tree(folder)?;
-        }
-        Ok(())
     }
 
     /// Removes the group if there is nothing in it.
@@ -287,29 +288,6 @@ fn enable_controllers(folder: &Path) -> io::Result<()> {
         fs::write(parent.join("cgroup.subtree_control"), wanted.join(" "))?;
     }
     Ok(())
-}
-
-fn remove_tree(folder: &Path) -> io::Result<()> {
-    let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries?,
-    };
-    for entry in entries.flatten() {
-        if entry.file_type()?.is_dir() {
-            remove_tree(&entry.path())?;
-        }
-    }
-    for _ in 0..50 {
-        match fs::remove_dir(folder) {
-            // the kernel lets go of the last process a little after it was reaped
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                thread::sleep(Duration::from_millis(2));
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            done => return done,
-        }
-    }
-    fs::remove_dir(folder)
 }
 
 fn table(text: &str) -> BTreeMap<&str, u64> {

@@ -1,15 +1,19 @@
 //! Descriptors: opening below a root that names cannot leave, passing them to other processes, terminals.
 
 use std::{
+    ffi::OsStr,
     fs::File,
     io::{self, IoSlice, IoSliceMut},
     mem::MaybeUninit,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
-    path::{Component, Path},
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::{Component, Path, PathBuf},
 };
 
 use rustix::{
-    fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2},
+    fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fchmod, mkdirat, openat, openat2, readlinkat},
     io::Errno,
     net::{
         RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -19,6 +23,10 @@ use rustix::{
 
 /// The most descriptors in one message.
 pub const MOST: usize = 4;
+/// How often a path is resolved again when a rename raced with it.
+const RETRIES: u32 = 128;
+/// What a file system says it is: terminals, as opposed to anything that was mounted in their place.
+const TERMINALS: libc::c_long = 0x1cd1;
 
 /// Opens a path for use as a place (`O_PATH`).
 pub fn place(path: &Path) -> io::Result<OwnedFd> {
@@ -28,12 +36,53 @@ pub fn place(path: &Path) -> io::Result<OwnedFd> {
 /// Opens `path` as if `root` were `/`: neither `..` nor symbolic links lead out of it.
 pub fn open_in(root: impl AsFd, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
     let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    loop {
-        match openat2(&root, path, flags | OFlags::CLOEXEC, mode, inside) {
-            Err(Errno::AGAIN) => {} // a rename raced with the walk
+    resolve(|| openat2(&root, path, flags | OFlags::CLOEXEC, mode, inside))
+}
+
+/// Opens `path` below `root` as a place. What leads out of `root` is an error: `..`, an
+/// absolute path, a link to either.
+pub fn place_beneath(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    resolve(|| openat2(&root, path, flags, Mode::empty(), beneath))
+}
+
+/// The folder `path` below `root`. What is missing of it is made with this mode, whatever the
+/// umask.
+pub fn make_folder_beneath(root: impl AsFd, path: &Path, mode: Mode) -> io::Result<OwnedFd> {
+    let mut so_far = std::path::PathBuf::new();
+    let mut at = place_beneath(&root, Path::new("."))?;
+    for component in path.components() {
+        let Component::Normal(name) = component else { continue };
+        so_far.push(name);
+        at = match place_beneath(&root, &so_far) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                match mkdirat(&at, name, mode) {
+                    Err(Errno::EXIST) => place_beneath(&root, &so_far)?, // somebody else's
+                    made => {
+                        made?;
+                        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                        let made = openat(&at, name, flags, Mode::empty())?;
+                        fchmod(&made, mode)?;
+                        made
+                    }
+                }
+            }
+            found => found?,
+        };
+    }
+    Ok(at)
+}
+
+/// Whoever renames all the time gets an error, not our time.
+pub(crate) fn resolve(open: impl Fn() -> rustix::io::Result<OwnedFd>) -> io::Result<OwnedFd> {
+    for _ in 0..RETRIES {
+        match open() {
+            Err(Errno::AGAIN) => {}
             opened => return Ok(opened?),
         }
     }
+    Err(Errno::AGAIN.into())
 }
 
 /// The place of `path` in `root`.
@@ -43,11 +92,65 @@ pub fn place_in(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
 
 /// The folder `path` in `root`, made if missing, with its parents.
 pub fn make_folder(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
-    if let Ok(found) = open_in(&root, path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()) {
+    let path = past_dangling_links(&root, path)?;
+    make_folders(root, &path, ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
+}
+
+/// The path that `path` leads to when links on it lead to what is still to be made.
+fn past_dangling_links(root: impl AsFd, path: &Path) -> io::Result<PathBuf> {
+    const MOST_LINKS: usize = 40; // as the kernel follows
+    let mut path = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        match past_one_link(&root, &path)? {
+            Some(next) => path = next,
+            None => return Ok(path),
+        }
+    }
+    Err(Errno::LOOP.into())
+}
+
+fn past_one_link(root: impl AsFd, path: &Path) -> io::Result<Option<PathBuf>> {
+    let mut parent = PathBuf::from("/");
+    let mut components = path.components();
+    while let Some(component) = components.next() {
+        let Component::Normal(name) = component else {
+            if component == Component::ParentDir {
+                parent.pop();
+            }
+            continue;
+        };
+        match place_in(&root, &parent.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return match readlinkat(place_in(&root, &parent)?, name, Vec::new()) {
+                    Ok(link) => {
+                        let link = Path::new(OsStr::from_bytes(link.as_bytes()));
+                        Ok(Some(parent.join(link).components().chain(components).collect()))
+                    }
+                    Err(Errno::INVAL | Errno::NOENT) => Ok(None),
+                    Err(error) => Err(error.into()),
+                };
+            }
+            found => drop(found?),
+        }
+        parent.push(name);
+    }
+    Ok(None)
+}
+
+/// Like `make_folder`, but no part of the path may be a link: for file systems that must be found where their path
+/// says.
+pub fn make_plain_folder(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
+    make_folders(root, path, ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS)
+}
+
+fn make_folders(root: impl AsFd, path: &Path, how: ResolveFlags) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let open = |path: &Path| resolve(|| openat2(&root, path, flags, Mode::empty(), how));
+    if let Ok(found) = open(path) {
         return Ok(found);
     }
-    let mut at = place_in(&root, Path::new("/"))?;
-    let mut so_far = std::path::PathBuf::from("/");
+    let mut so_far = PathBuf::from("/");
+    let mut at = open(&so_far)?;
     for component in path.components() {
         match component {
             Component::Normal(name) => so_far.push(name),
@@ -56,12 +159,11 @@ pub fn make_folder(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
             }
             _ => continue,
         }
-        let folder = OFlags::PATH | OFlags::DIRECTORY;
-        at = match open_in(&root, &so_far, folder, Mode::empty()) {
+        at = match open(&so_far) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let name = so_far.file_name().unwrap_or_default();
                 match mkdirat(&at, name, Mode::from_raw_mode(0o755)) {
-                    Err(Errno::EXIST) | Ok(()) => open_in(&root, &so_far, folder, Mode::empty())?,
+                    Err(Errno::EXIST) | Ok(()) => open(&so_far)?,
                     Err(error) => return Err(error.into()),
                 }
             }
@@ -77,11 +179,38 @@ pub fn make_file(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         found => return found,
     }
+    let path = &past_dangling_links(&root, path)?;
     let parent = make_folder(&root, path.parent().unwrap_or(Path::new("/")))?;
     let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    openat(&parent, name, flags, Mode::from_raw_mode(0o644))?;
-    place_in(&root, path)
+    // What somebody put there meanwhile is not opened: it may be a FIFO.
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    match openat(&parent, name, flags, Mode::from_raw_mode(0o644)) {
+        Err(Errno::EXIST) | Ok(_) => place_in(&root, path),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The host's `/dev/null`, through a mount of its own that cannot be written to: whoever holds the descriptor can
+/// use the device, but not change its owner or mode.
+pub fn null() -> io::Result<OwnedFd> {
+    let tree = null_mount()?;
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(openat(CWD, format!("/proc/self/fd/{}", tree.as_raw_fd()), flags, Mode::empty())?)
+}
+
+/// A mount of the host's `/dev/null` that is not attached anywhere yet and cannot be written to.
+pub fn null_mount() -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let device = openat(CWD, "/dev/null", flags, Mode::empty())?;
+    let stat = rustix::fs::fstat(&device)?;
+    let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice;
+    if !is_device || stat.st_rdev != rustix::fs::makedev(1, 3) {
+        return Err(io::Error::other("/dev/null is another file"));
+    }
+    let tree = crate::mount::copy(device, false)?;
+    let limits = crate::mount::READ_ONLY | crate::mount::NO_SUID | crate::mount::NO_EXEC;
+    crate::mount::restrict(&tree, limits, false)?;
+    Ok(tree)
 }
 
 /// Sends bytes, and descriptors with them.
@@ -112,10 +241,17 @@ pub fn receive(
     Ok(got.bytes)
 }
 
-/// Opens a new terminal of the `/dev/pts` of this process's root: (ours, the program's).
+/// Opens a new terminal of the `/dev/pts` of this process's root: (ours, the program's). The names below `/dev` are
+/// the container's: only its file system of terminals is asked, and nothing that is mounted over a part of it.
 pub fn terminal() -> io::Result<(OwnedFd, OwnedFd)> {
-    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let ours = openat(CWD, "/dev/ptmx", flags, Mode::empty())?;
+    let root = place(Path::new("/"))?;
+    let folder = open_in(root, Path::new("/dev/pts"), OFlags::DIRECTORY, Mode::empty())?;
+    if rustix::fs::fstatfs(&folder)?.f_type != TERMINALS {
+        return Err(io::Error::other("/dev/pts is no file system of terminals"));
+    }
+    let flags = OFlags::RDWR | OFlags::NOCTTY;
+    let how = ResolveFlags::BENEATH | ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
+    let ours = resolve(|| openat2(&folder, "ptmx", flags | OFlags::CLOEXEC, Mode::empty(), how))?;
     rustix::pty::unlockpt(&ours)?;
     let open = rustix::pty::OpenptFlags::RDWR
         | rustix::pty::OpenptFlags::NOCTTY
@@ -157,6 +293,32 @@ mod tests {
         assert!(place_in(&root, Path::new("/etc/passwd")).is_err());
         make_file(&root, Path::new("/a/b/c")).expect("made");
         assert!(base.join("a/b/c").is_file());
+        std::os::unix::fs::symlink("a", base.join("linked")).expect("a link");
+        make_plain_folder(&root, Path::new("/a/b/d")).expect("made");
+        make_plain_folder(&root, Path::new("/linked")).expect_err("a link");
+        make_plain_folder(&root, Path::new("/linked/b")).expect_err("below a link");
         std::fs::remove_dir_all(&base).expect("removed");
+    }
+
+    #[test]
+    fn what_links_lead_to_is_made_inside() {
+        let base = tempfile::tempdir().expect("a folder");
+        let root = place(base.path()).expect("open");
+        let link = |to: &str, at: &str| {
+            std::os::unix::fs::symlink(to, base.path().join(at)).expect("a link");
+        };
+        link("/../../made/by/link", "jump");
+        link("jump/file", "file");
+        link("loop", "loop");
+        make_file(&root, Path::new("/file")).expect("made");
+        assert!(base.path().join("made/by/link/file").is_file());
+        link("../../late", "alone");
+        make_file(&root, Path::new("/alone")).expect("made");
+        assert!(base.path().join("late").is_file());
+        link("../far", "made/folder");
+        make_folder(&root, Path::new("/made/folder/below")).expect("made");
+        assert!(base.path().join("far/below").is_dir());
+        make_file(&root, Path::new("/loop")).expect_err("a circle");
+        make_folder(&root, Path::new("/loop/below")).expect_err("a circle");
     }
 }

@@ -3,19 +3,25 @@
 
 pub mod capability;
 pub mod cgroup;
+pub mod container_file;
 mod count;
+pub mod coverage;
 pub mod descriptor;
 mod device_filter;
 pub mod disk;
+pub mod executable;
 pub mod landlock;
 pub mod mount;
 pub mod namespace;
 pub mod netlink;
 pub mod nft;
 pub mod process;
+pub mod record;
+pub mod resource_limit;
 pub mod seccomp;
 pub mod spawn;
 pub mod stdio;
 mod syscall;
+pub mod tree;
 
 pub use self::count::{Counting, live};

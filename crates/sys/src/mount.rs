@@ -6,11 +6,11 @@ use std::{
     path::Path,
 };
 
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, open, openat2};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
-    fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
-    open_tree, unmount,
+    fsconfig_create, fsconfig_set_fd, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen,
+    move_mount, open_tree, unmount,
 };
 
 pub const READ_ONLY: u64 = 1;
@@ -36,6 +36,15 @@ pub fn new(kind: &str, options: &[(&str, Option<&str>)], attributes: u64) -> io:
             None => fsconfig_set_flag(&context, *key)?,
         }
     }
+    fsconfig_create(&context)?;
+    let attributes = MountAttrFlags::from_bits_retain(u32::try_from(attributes).expect("32 bits"));
+    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
+}
+
+/// The file system of the processes of a pid namespace, without being in it. An error on kernels before 6.17.
+pub fn processes(pids: impl AsFd, attributes: u64) -> io::Result<OwnedFd> {
+    let context = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_set_fd(&context, "pidns", pids)?;
     fsconfig_create(&context)?;
     let attributes = MountAttrFlags::from_bits_retain(u32::try_from(attributes).expect("32 bits"));
     Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
@@ -149,6 +158,16 @@ fn change(tree: impl AsFd, attributes: &Attributes, recursive: bool) -> io::Resu
 /// Detaches what is mounted at `path`, at once, busy or not.
 pub fn detach(path: &Path) -> io::Result<()> {
     Ok(unmount(path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?)
+}
+
+/// Detaches what is mounted at `path`, of which no part may be a link. Unlike `detach`, this is
+/// for paths through folders that a container writes.
+pub fn detach_exact(path: &Path) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let place = openat2(CWD, path, flags, Mode::empty(), resolve)?;
+    let path = format!("/proc/self/fd/{}", place.as_raw_fd());
+    Ok(unmount(path, UnmountFlags::DETACH)?)
 }
 
 /// Makes the current folder, which must be a mount, the root of this mount namespace, and forgets the old one.

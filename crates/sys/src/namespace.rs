@@ -22,7 +22,8 @@ pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
     OpenOptions::new().read(true).open(path)
 }
 
-/// Moves this thread into the namespace `fd`. For a pid namespace: the children to come.
+/// Moves this thread into the namespace `fd`, or into the namespaces of these kinds of the process whose descriptor
+/// `fd` is. For a pid namespace: the children to come.
 pub fn enter(fd: impl AsFd, kind: i32) -> io::Result<()> {
     // SAFETY: `fd` is open for the call.
     check(unsafe { libc::setns(fd.as_fd().as_raw_fd(), kind) }).map(drop)

@@ -5,6 +5,7 @@ use std::{
     ffi::{CStr, CString},
     io,
     os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    panic::{AssertUnwindSafe, catch_unwind},
 };
 
 /// How a child ended, as `wait` says.
@@ -24,26 +25,45 @@ impl Ending {
     }
 }
 
+/// How a child ends whose code panics: as a Rust program does.
+const PANICKED: i32 = 101;
+
 /// Runs `child` in a new process that begins as a copy of this one, with new namespaces for `namespaces`
 /// (`CLONE_NEW…`). The child ends with what `child` returns and runs nothing else.
 ///
 /// Refused in a process with more than one thread: a copy of it would find locks held by threads that it lacks.
 pub fn fork(namespaces: i32, child: impl FnOnce() -> i32) -> io::Result<i32> {
-    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+    clone(namespaces, child)
+}
+
+/// Like `fork`, but the new process is a child of this one's parent.
+pub fn fork_sibling(child: impl FnOnce() -> i32) -> io::Result<i32> {
+    clone(libc::CLONE_PARENT, child)
+}
+
+fn clone(flags: i32, child: impl FnOnce() -> i32) -> io::Result<i32> {
+    // Without a file of /proc, which may be a container's.
+    // SAFETY: the kernel refuses this flag in a process with several threads; otherwise it changes nothing.
+    if unsafe { libc::unshare(libc::CLONE_THREAD) } != 0 {
         return Err(io::Error::other("fork in a process with several threads"));
     }
-    let flags = libc::c_long::from(namespaces | libc::SIGCHLD);
+    let flags = libc::c_long::from(flags | libc::SIGCHLD);
     // SAFETY: clone without CLONE_VM and with a null stack is fork; this process has one thread, checked above.
     let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
     match pid {
         -1 => Err(io::Error::last_os_error()),
         0 => {
-            let code = child();
-            // SAFETY: ends the process; nothing of the parent's (buffers, exit handlers) may run in its copy.
-            unsafe { libc::_exit(code) }
+            // A panic must not unwind into what the parent was doing.
+            end(catch_unwind(AssertUnwindSafe(child)).unwrap_or(PANICKED))
         }
         pid => Ok(i32::try_from(pid).expect("a process id")),
     }
+}
+
+/// Ends this process at once: nothing of the original's (buffers, exit handlers) may run in its copy.
+pub fn end(code: i32) -> ! {
+    // SAFETY: ends the process.
+    unsafe { libc::_exit(code) }
 }
 
 /// Replaces this process. Returns only when that failed.
@@ -210,25 +230,63 @@ pub fn close_others_on_exec() -> io::Result<()> {
 }
 
 /// Closes every descriptor from 3 on, but `kept`. For a copy of a process that must hold nothing of the original's.
-/// Whoever calls this must not use or drop owned descriptors afterwards.
-pub fn close_others_now(kept: i32) {
-    // SAFETY: the caller is a forked child that runs no code of the original's owners.
-    unsafe {
-        if kept > 3 {
-            libc::syscall(libc::SYS_close_range, 3, kept - 1, 0);
+/// Whoever calls this must not use or drop other owned descriptors afterwards.
+pub fn close_others_now(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut kept: Vec<u32> =
+        kept.iter().filter_map(|fd| u32::try_from(fd.as_raw_fd()).ok()).collect();
+    kept.sort_unstable();
+    let mut first = 3;
+    for number in kept.into_iter().map(Some).chain([None]) {
+        let last = number.map_or(u32::MAX, |number| number.saturating_sub(1));
+        if first <= last {
+            // SAFETY: the caller is a forked child that runs no code of the original's owners.
+            let closed = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+            if closed != 0 {
+                return Err(io::Error::last_os_error());
+            }
         }
-        libc::syscall(libc::SYS_close_range, kept.max(2) + 1, u32::MAX, 0);
+        first = number.map_or(first, |number| first.max(number + 1));
+    }
+    Ok(())
+}
+
+/// A descriptor of a child, which must not have been waited for.
+pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
+    // SAFETY: takes numbers; the new descriptor belongs to nobody else.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0);
+        let fd = check(i32::try_from(fd).unwrap_or(-1))?;
+        Ok(OwnedFd::from_raw_fd(fd))
     }
 }
 
-/// Makes the terminal `fd` the controlling one of this process, in a session of its own.
-pub fn take_terminal(fd: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: takes numbers.
-    unsafe {
-        libc::setsid();
-        check(libc::ioctl(fd.as_raw_fd(), libc::TIOCSCTTY, 0))?;
+/// Gives this process and its children a session keyring of their own, without what was in the old one.
+/// Where that is not allowed, programs cannot reach one either.
+pub fn new_session_keyring() -> io::Result<()> {
+    const JOIN_SESSION_KEYRING: libc::c_int = 1;
+    let name = std::ptr::null::<libc::c_char>();
+    // SAFETY: a null name asks for a new keyring without a name.
+    let joined = unsafe { libc::syscall(libc::SYS_keyctl, JOIN_SESSION_KEYRING, name) };
+    match (joined, io::Error::last_os_error()) {
+        (-1, error) if !matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
+            Err(error)
+        }
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// Lets this process run on every processor that its cpuset allows.
+pub fn reset_affinity() -> io::Result<()> {
+    let all = [u8::MAX; 1024]; // 8,192 processors, as many as kernels are built for
+    // SAFETY: the mask is read in the length that is passed.
+    let set = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, all.len(), all.as_ptr()) };
+    if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Makes standard input, a terminal, the controlling one of this process, which leads its session.
+pub fn take_terminal() -> io::Result<()> {
+    // SAFETY: takes numbers.
+    check(unsafe { libc::ioctl(0, libc::TIOCSCTTY, 0) }).map(drop)
 }
 
 /// A new session, without a terminal.
@@ -249,6 +307,22 @@ mod tests {
     fn refuses_to_copy_threads() {
         // The test harness has threads.
         assert!(fork(0, || 0).is_err());
+    }
+
+    #[test]
+    fn a_process_can_be_scheduled_everywhere_again() {
+        let allowed = || {
+            let status = std::fs::read_to_string("/proc/thread-self/status").expect("proc");
+            let line = status.lines().find(|line| line.starts_with("Cpus_allowed:"));
+            line.expect("a mask").to_owned()
+        };
+        let before = allowed();
+        let one = 1_u64;
+        // SAFETY: the mask is read in the length that is passed.
+        let set = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, 8, &raw const one) };
+        assert_eq!(set, 0);
+        reset_affinity().expect("reset");
+        assert_eq!(allowed(), before);
     }
 
     #[test]

@@ -31,6 +31,7 @@ pub(crate) fn start_at(level: &str) {
         .with_env_filter(filter(level))
         .with_writer(io::stderr)
         .with_ansi(false)
+        .log_internal_errors(false) // to tell of a full disk there would panic
         .try_init();
 }
 
@@ -52,7 +53,10 @@ pub(crate) fn start_with(logging: &Logging) {
         let _ = handle.reload(all(level)); // it is there as long as the process
     });
     let streams = Streams::new(logging);
-    let layer = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(streams);
+    let layer = tracing_subscriber::fmt::layer()
+        .with_ansi(false)
+        .with_writer(streams)
+        .log_internal_errors(false);
     let registry = tracing_subscriber::registry();
     let _ = match logging.json {
         true => registry.with(layer.event_format(Json).with_filter(filter)).try_init(),

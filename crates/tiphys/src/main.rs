@@ -7,6 +7,7 @@ mod up;
 use std::{ffi::OsString, path::Path, process::ExitCode};
 
 fn main() -> ExitCode {
+    panics::install();
     let mut args: Vec<OsString> = std::env::args_os().collect();
     let called = args.first().and_then(|name| Path::new(name).file_name()).unwrap_or_default();
     let called = called.to_string_lossy().into_owned();

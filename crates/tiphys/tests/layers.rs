@@ -13,7 +13,7 @@ use object::{Value, from_json};
 /// Every crate, from the bottom up. Arrows point down only, and within a layer
 /// only where `BESIDE` says so.
 const LAYERS: &[&[&str]] = &[
-    &["macros", "object"],
+    &["macros", "object", "panics"],
     &["jsonpath"],
     &["schema"],
     &["api", "cel"],
@@ -151,6 +151,29 @@ fn unsafe_stands_in_one_crate() {
                 );
             });
         }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// One panic must not become everybody's: a lock that it left is taken as it is, or ends the
+/// process (`panics::lock_or_abort`).
+#[test]
+fn locks_outlive_a_panic() {
+    let mut wrong = Vec::new();
+    for package in packages().into_values() {
+        sources(&package.folder, &mut |path, text| {
+            let tests = path.components().any(|part| part.as_os_str() == "tests")
+                || path.file_name().is_some_and(|name| name == "tests.rs");
+            let code = if tests { "" } else { text.split("#[cfg(test)]").next().unwrap_or("") };
+            let dies = |line: &&str| {
+                ["lock()", "read()", "write()"].iter().any(|taken| {
+                    line.contains(&format!("{taken}.expect(\""))
+                        || line.contains(&format!("{taken}.unwrap()"))
+                })
+            };
+            let lines = code.lines().filter(dies);
+            wrong.extend(lines.map(|line| format!("{}: {}", path.display(), line.trim())));
+        });
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }

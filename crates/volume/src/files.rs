@@ -5,27 +5,39 @@
 //!  folder/..data       ──► ..2026_x       replaced by one rename
 //!  folder/key          ──► ..data/key     what containers open
 //! ```
+//!
+//! Containers get the folder read-only, but one with enough rights, or one that an older
+//! kubelet started, may write here. So nothing found here is trusted: links are compared, never
+//! followed, and what does not belong here is removed by descriptors.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
-    io::Write,
+    ffi::{OsStr, OsString},
+    fs, io,
     os::{
         fd::{AsFd, OwnedFd},
-        unix::fs::{MetadataExt, PermissionsExt},
+        unix::{ffi::OsStrExt, fs::FileExt, fs::MetadataExt},
     },
     path::{Component, Path},
 };
 
-use rustix::fs::{
-    AtFlags, CWD, Gid, Mode, OFlags, Uid, fchmod, fchown, mkdirat, openat, readlinkat, renameat,
-    symlinkat, unlinkat,
+use rustix::{
+    fs::{
+        AtFlags, CWD, Dir, Gid, Mode, OFlags, Uid, fchmod, fchown, mkdirat, openat, readlinkat,
+        renameat, statat, symlinkat,
+    },
+    io::Errno,
+};
+use sys::{
+    container_file,
+    tree::{self, Found},
 };
 
 use crate::Error;
 
 const DATA: &str = "..data";
 const NEXT: &str = "..data_tmp";
+const FOLDER: u32 = 0o755;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
@@ -37,31 +49,25 @@ pub struct File {
 /// By path below the volume.
 pub type Files = BTreeMap<String, File>;
 
-/// Makes `folder` hold exactly `files`. Says whether anything changed.
+/// Makes `folder` hold exactly `files`. Says whether they changed.
 pub fn write(folder: &Path, files: &Files, group: Option<u32>) -> Result<bool, Error> {
     for path in files.keys() {
         check(path)?;
     }
-    let what = folder.display().to_string();
-    fs::create_dir_all(folder).map_err(Error::io(&what))?;
-    let root = openat(CWD, folder, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(Error::io(&what))?;
-    let old = readlinkat(&root, DATA, Vec::new()).ok().and_then(|name| name.into_string().ok());
-    if let Some(old) = &old
-        && current(&folder.join(old), files, group)
-    {
-        return Ok(false);
-    }
-    let new = fresh(&root, folder)?;
-    fill(&folder.join(&new), files, group)?;
-    let _ = unlinkat(&root, NEXT, AtFlags::empty()); // of an interrupted write
-    symlinkat(&*new, &root, NEXT).map_err(Error::io(&what))?;
-    renameat(&root, NEXT, &root, DATA).map_err(Error::io(&what))?;
-    show(&root, folder, files)?;
-    if let Some(old) = old.filter(|old| *old != new) {
-        fs::remove_dir_all(folder.join(old)).map_err(Error::io(&what))?;
-    }
-    Ok(true)
+    let what = || folder.display().to_string();
+    fs::create_dir_all(folder).map_err(Error::io(what()))?;
+    let root = open_folder(CWD, folder.as_os_str()).map_err(Error::io(what()))?;
+    fchmod(&root, Mode::from_raw_mode(FOLDER)).map_err(Error::io(what()))?;
+    let old = current(&root).filter(|name| {
+        open_folder(&root, OsStr::new(name)).is_ok_and(|old| holds(&old, files, group))
+    });
+    let changed = old.is_none();
+    let now = match old {
+        Some(old) => old,
+        None => replace(&root, files, group).map_err(Error::io(what()))?,
+    };
+    show(&root, &now, files).map_err(Error::io(what()))?;
+    Ok(changed)
 }
 
 fn check(path: &str) -> Result<(), Error> {
@@ -76,75 +82,88 @@ fn check(path: &str) -> Result<(), Error> {
     }
 }
 
+fn open_folder(parent: impl AsFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(parent, name, flags, Mode::empty())
+}
+
 fn mode(file: &File, group: Option<u32>) -> u32 {
     file.mode | if group.is_some() { 0o440 } else { 0 }
 }
 
+/// The folder that `..data` names, if it is one of the names that we give.
+fn current(root: &OwnedFd) -> Option<String> {
+    let name = readlinkat(root, DATA, Vec::new()).ok()?.into_string().ok()?;
+    let (seconds, nanos) = name.strip_prefix("..")?.split_once('_')?;
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    (digits(seconds) && digits(nanos)).then_some(name)
+}
+
 /// Whether the folder holds these files and no others.
-fn current(folder: &Path, files: &Files, group: Option<u32>) -> bool {
-    let mut found = 0;
-    let mut waiting = vec![folder.to_owned()];
-    while let Some(next) = waiting.pop() {
-        let Ok(entries) = fs::read_dir(&next) else { return false };
-        for entry in entries.flatten() {
-            if entry.path().is_dir() {
-                waiting.push(entry.path());
-            } else {
-                found += 1;
-            }
+fn holds(folder: &OwnedFd, files: &Files, group: Option<u32>) -> bool {
+    let mut others = 0;
+    let Ok(root) = folder.try_clone() else { return false };
+    let counted = tree::walk(root, &mut |found| {
+        others += usize::from(matches!(found, Found::Other { .. }));
+        if others > files.len() { Err(io::ErrorKind::InvalidData.into()) } else { Ok(()) }
+    });
+    let same = |(path, file): (&String, &File)| {
+        let found = container_file::open_beneath(folder, Path::new(path)).ok()?;
+        let meta = found.metadata().ok()?;
+        let owned = meta.mode() & 0o7777 == mode(file, group)
+            && file.user.is_none_or(|user| user == meta.uid())
+            && group.is_none_or(|group| group == meta.gid());
+        let content = container_file::read_head(&found, file.content.len() + 1).ok()?;
+        (owned && content == file.content).then_some(())
+    };
+    counted.is_ok() && others == files.len() && files.iter().all(|file| same(file).is_some())
+}
+
+/// Writes the files to a new folder and lets `..data` name it.
+fn replace(root: &OwnedFd, files: &Files, group: Option<u32>) -> io::Result<String> {
+    let new = fresh(root)?;
+    fill(&open_folder(root, OsStr::new(&new))?, files, group)?;
+    tree::remove_at(root, OsStr::new(NEXT))?; // of an interrupted write
+    symlinkat(&*new, root, NEXT)?;
+    match renameat(root, NEXT, root, DATA) {
+        Err(Errno::ISDIR) => {
+            tree::remove_at(root, OsStr::new(DATA))?;
+            renameat(root, NEXT, root, DATA)?;
         }
+        renamed => renamed?,
     }
-    found == files.len()
-        && files.iter().all(|(path, file)| {
-            let at = folder.join(path);
-            let Ok(meta) = fs::metadata(&at) else { return false };
-            meta.mode() & 0o7777 == mode(file, group)
-                && file.user.is_none_or(|user| user == meta.uid())
-                && fs::read(at).is_ok_and(|content| content == file.content)
-        })
+    Ok(new)
 }
 
 /// A new folder beside the current one; names count up.
-fn fresh(root: &OwnedFd, folder: &Path) -> Result<String, Error> {
+fn fresh(root: &OwnedFd) -> io::Result<String> {
     let (seconds, nanos) = sys::descriptor::now();
     for attempt in 0..1000 {
         let name = format!("..{seconds}_{:09}", nanos + attempt);
-        match mkdirat(root, &*name, Mode::from_raw_mode(0o755)) {
-            Ok(()) => return Ok(name),
-            Err(rustix::io::Errno::EXIST) => {}
-            Err(error) => return Err(Error::io(folder.display().to_string())(error)),
+        match mkdirat(root, &*name, Mode::from_raw_mode(FOLDER)) {
+            Err(Errno::EXIST) => {}
+            made => return made.map(|()| name).map_err(io::Error::from),
         }
     }
-    Err(Error::Invalid(format!("{}: no name is free", folder.display())))
+    Err(Errno::EXIST.into())
 }
 
-fn fill(folder: &Path, files: &Files, group: Option<u32>) -> Result<(), Error> {
-    let what = folder.display().to_string();
-    let top = openat(CWD, folder, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(Error::io(&what))?;
-    dress(&top, 0o755, None, group).map_err(Error::io(&what))?;
+fn fill(top: &OwnedFd, files: &Files, group: Option<u32>) -> io::Result<()> {
+    dress(top, FOLDER, None, group)?;
     for (path, file) in files {
-        let mut at = top.try_clone().map_err(Error::io(&what))?;
-        let parts: Vec<_> = Path::new(path).components().collect();
-        let (name, parents) = parts.split_last().expect("checked to have a name");
-        for parent in parents {
-            let parent = parent.as_os_str();
-            let _ = mkdirat(&at, parent, Mode::from_raw_mode(0o755)); // shared by several files
-            at = openat(
-                &at,
-                parent,
-                OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-                Mode::empty(),
-            )
-            .map_err(Error::io(path))?;
-            dress(&at, 0o755, None, group).map_err(Error::io(path))?;
+        let mut at = top.try_clone()?;
+        let mut parts = Path::new(path).components();
+        let name = parts.next_back().ok_or(io::ErrorKind::InvalidInput)?;
+        for parent in parts {
+            let _ = mkdirat(&at, parent.as_os_str(), Mode::from_raw_mode(FOLDER)); // shared
+            at = open_folder(&at, parent.as_os_str())?;
+            dress(&at, FOLDER, None, group)?;
         }
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-        let opened = openat(&at, name.as_os_str(), flags, Mode::from_raw_mode(0o600))
-            .map_err(Error::io(path))?;
-        let mut opened = fs::File::from(opened);
-        opened.write_all(&file.content).map_err(Error::io(path))?;
-        dress(&opened, mode(file, group), file.user, group).map_err(Error::io(path))?;
+        let opened = openat(&at, name.as_os_str(), flags, Mode::from_raw_mode(0o600))?;
+        let opened = fs::File::from(opened);
+        opened.write_all_at(&file.content, 0)?;
+        dress(&opened, mode(file, group), file.user, group)?;
     }
     Ok(())
 }
@@ -161,28 +180,36 @@ fn dress(
     fchmod(&fd, Mode::from_raw_mode(mode))
 }
 
-/// Links for what containers see; none for what is no longer there.
-fn show(root: &OwnedFd, folder: &Path, files: &Files) -> Result<(), Error> {
-    let first = |path: &str| path.split('/').next().unwrap_or_default().to_owned();
-    let wanted: BTreeSet<String> = files.keys().map(|path| first(path)).collect();
-    let what = folder.display().to_string();
-    for entry in fs::read_dir(folder).map_err(Error::io(&what))?.flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if !name.starts_with("..") && !wanted.contains(&name) {
-            let _ = unlinkat(root, &*name, AtFlags::empty()); // a container's own file stays
+/// Links for what containers see; all else goes, but for the files of now.
+fn show(root: &OwnedFd, now: &str, files: &Files) -> io::Result<()> {
+    let first = |path: &str| OsString::from(path.split('/').next().unwrap_or_default());
+    let wanted: BTreeSet<OsString> = files.keys().map(|path| first(path)).collect();
+    for entry in Dir::read_from(root)? {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        let stays = [".", "..", DATA, now].iter().any(|known| *known == name);
+        if !stays && !wanted.contains(name) {
+            tree::remove_at(root, name)?;
         }
     }
     for name in wanted {
-        match symlinkat(format!("{DATA}/{name}"), root, &*name) {
-            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-            Err(error) => return Err(Error::io(what)(error)),
+        let target = Path::new(DATA).join(&name);
+        let is_link = readlinkat(root, &name, Vec::new())
+            .is_ok_and(|found| found.to_bytes() == target.as_os_str().as_bytes());
+        if !is_link {
+            if statat(root, &name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+                tree::remove_at(root, &name)?;
+            }
+            symlinkat(&target, root, &name)?;
         }
     }
-    fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).map_err(Error::io(&what))
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     fn files(entries: &[(&str, &str)]) -> Files {
@@ -202,6 +229,7 @@ mod tests {
         assert!(fs::symlink_metadata(at.join("deep")).is_err());
         let meta = fs::metadata(at.join("a")).unwrap();
         assert_eq!((meta.gid(), meta.mode() & 0o7777), (77, 0o644));
+        assert_eq!(fs::metadata(at).unwrap().mode() & 0o7777, 0o755, "nobody else writes here");
         assert_eq!(fs::read_dir(at).unwrap().count(), 3, "a, ..data and the files");
     }
 
@@ -211,5 +239,93 @@ mod tests {
         for path in ["../x", "/etc/x", "a/../../x", "..data", ""] {
             assert!(write(root.path(), &files(&[(path, "")]), None).is_err(), "{path:?}");
         }
+    }
+
+    /// A volume, and beside it a folder of the host that must stay as it is.
+    struct Attack {
+        root: tempfile::TempDir,
+    }
+
+    impl Attack {
+        fn new() -> Self {
+            let root = tempfile::tempdir().unwrap();
+            fs::create_dir(root.path().join("host")).unwrap();
+            fs::write(root.path().join("host/a"), "host").unwrap();
+            let attack = Self { root };
+            write(&attack.volume(), &files(&[("a", "1")]), None).unwrap();
+            attack
+        }
+
+        fn volume(&self) -> std::path::PathBuf {
+            self.root.path().join("volume")
+        }
+
+        fn host(&self) -> std::path::PathBuf {
+            self.root.path().join("host")
+        }
+
+        /// Lets `..data` lead somewhere else, as a container could that may write here.
+        fn lead(&self, data: &Path) {
+            fs::remove_file(self.volume().join(DATA)).unwrap();
+            symlink(data, self.volume().join(DATA)).unwrap();
+        }
+
+        /// Two updates, after which the volume is right and the host untouched.
+        fn assert_harmless(&self) {
+            for content in ["1", "2"] {
+                write(&self.volume(), &files(&[("a", content)]), None).unwrap();
+                assert_eq!(fs::read_to_string(self.volume().join("a")).unwrap(), content);
+            }
+            assert_eq!(fs::read_dir(self.volume()).unwrap().count(), 3);
+            assert_eq!(fs::read_dir(self.host()).unwrap().count(), 1);
+            assert_eq!(fs::read_to_string(self.host().join("a")).unwrap(), "host");
+        }
+    }
+
+    #[test]
+    fn data_that_leads_out_is_not_followed() {
+        for relative in [false, true] {
+            let attack = Attack::new();
+            attack.lead(&if relative { "../host".into() } else { attack.host() });
+            attack.assert_harmless();
+        }
+    }
+
+    #[test]
+    fn a_link_in_place_of_the_files_is_not_followed() {
+        let attack = Attack::new();
+        symlink(attack.host(), attack.volume().join("..1_1")).unwrap();
+        attack.lead(Path::new("..1_1"));
+        attack.assert_harmless();
+    }
+
+    #[test]
+    fn folders_in_place_of_links_go() {
+        let attack = Attack::new();
+        let volume = attack.volume();
+        for name in [DATA, "a"] {
+            fs::remove_file(volume.join(name)).unwrap();
+        }
+        for name in [DATA, NEXT, "a", "other", "..other"] {
+            fs::create_dir_all(volume.join(name).join("deep")).unwrap();
+            symlink(attack.host(), volume.join(name).join("deep/link")).unwrap();
+        }
+        symlink(attack.host(), volume.join("link")).unwrap();
+        attack.assert_harmless();
+    }
+
+    /// Neither a FIFO nor a file of terabytes keeps the next update waiting.
+    #[test]
+    fn what_cannot_be_read_is_replaced() {
+        let attack = Attack::new();
+        let volume = attack.volume();
+        let file = volume.join(fs::read_link(volume.join(DATA)).unwrap()).join("a");
+        fs::remove_file(&file).unwrap();
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(CWD, &file, kind, Mode::from_raw_mode(0o644), 0).unwrap();
+        attack.assert_harmless();
+        let file = volume.join(fs::read_link(volume.join(DATA)).unwrap()).join("a");
+        fs::File::options().write(true).open(&file).unwrap().set_len(8 << 40).unwrap();
+        attack.assert_harmless();
     }
 }

@@ -1,10 +1,8 @@
 //! Folders and files of the machine.
 
-use std::{
-    fs,
-    os::unix::fs::{FileTypeExt, PermissionsExt},
-    path::Path,
-};
+use std::{fs, os::unix::fs::FileTypeExt, path::Path};
+
+use rustix::fs::{Mode, OFlags, fchmod, open};
 
 use crate::Error;
 
@@ -23,15 +21,14 @@ pub fn check(path: &Path, kind: &str) -> Result<(), Error> {
         "" => Ok(()),
         "DirectoryOrCreate" if found.is_none() => {
             fs::create_dir_all(path).map_err(Error::io(shown.to_string()))?;
-            dress(path, 0o755)
+            let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let made = open(path, flags, Mode::empty()).map_err(Error::io(shown.to_string()))?;
+            fchmod(made, Mode::from_raw_mode(0o755)).map_err(Error::io(shown.to_string()))
         }
         "FileOrCreate" if found.is_none() => {
-            fs::OpenOptions::new()
-                .create_new(true)
-                .write(true)
-                .open(path)
-                .map_err(Error::io(shown.to_string()))?;
-            dress(path, 0o644)
+            let made = fs::OpenOptions::new().create_new(true).write(true).open(path);
+            let made = made.map_err(Error::io(shown.to_string()))?;
+            fchmod(made, Mode::from_raw_mode(0o644)).map_err(Error::io(shown.to_string()))
         }
         "Directory" | "DirectoryOrCreate" if is(&fs::Metadata::is_dir) => Ok(()),
         "File" | "FileOrCreate" if is(&fs::Metadata::is_file) => Ok(()),
@@ -45,11 +42,6 @@ pub fn check(path: &Path, kind: &str) -> Result<(), Error> {
         "BlockDevice" => wrong("block device"),
         other => Err(Error::Invalid(format!("hostPath type {other:?} is not known"))),
     }
-}
-
-fn dress(path: &Path, mode: u32) -> Result<(), Error> {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode))
-        .map_err(Error::io(path.display().to_string()))
 }
 
 #[test]

@@ -1,10 +1,15 @@
 //! Volumes that a group shares.
 
-use std::{os::fd::OwnedFd, path::Path};
+use std::{io, os::fd::AsRawFd, path::Path};
 
-use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, chownat, fchmod, fchown, fstat, openat, statat,
+use rustix::{
+    fs::{
+        AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, chmod, chownat, fchmod, fchown,
+        fstat, openat, openat2,
+    },
+    io::Errno,
 };
+use sys::tree::{Found, walk};
 
 use crate::Error;
 
@@ -12,7 +17,7 @@ const FOLDER: u32 = 0o2770;
 const FILE: u32 = 0o660;
 
 /// Lets `group` read and write all below `folder`. With `trust_root`, a root that already
-/// has the group says that all below has.
+/// has the group says that all below has. Neither links nor mounts lead anywhere else.
 pub fn give_to_group(folder: &Path, group: u32, trust_root: bool) -> Result<(), Error> {
     let what = folder.display().to_string();
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -23,39 +28,32 @@ pub fn give_to_group(folder: &Path, group: u32, trust_root: bool) -> Result<(), 
             return Ok(());
         }
     }
-    walk(root, Gid::from_raw(group)).map_err(Error::io(what))
+    let group = Gid::from_raw(group);
+    walk(root, &mut |found| change(found, group)).map_err(Error::io(what))
 }
 
-fn walk(root: OwnedFd, group: Gid) -> rustix::io::Result<()> {
-    let mut folders = vec![root];
-    while let Some(folder) = folders.pop() {
-        for entry in Dir::read_from(&folder)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            if matches!(name.to_bytes(), b"." | b"..") {
-                continue;
-            }
-            let stat = statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
-            match FileType::from_raw_mode(stat.st_mode) {
-                FileType::Directory => {
-                    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                    folders.push(openat(&folder, name, flags, Mode::empty())?);
-                }
-                FileType::Symlink => {
-                    chownat(&folder, name, None, Some(group), AtFlags::SYMLINK_NOFOLLOW)?;
-                }
-                FileType::RegularFile => {
-                    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-                    let file = openat(&folder, name, flags, Mode::empty())?;
-                    fchown(&file, None, Some(group))?;
-                    fchmod(&file, Mode::from_raw_mode(stat.st_mode & 0o7777 | FILE))?;
-                }
-                _ => chownat(&folder, name, None, Some(group), AtFlags::SYMLINK_NOFOLLOW)?,
+#[expect(clippy::needless_pass_by_value, reason = "what a walk finds is given away")]
+fn change(found: Found<'_>, group: Gid) -> io::Result<()> {
+    match found {
+        Found::Folder(folder, stat) => {
+            fchown(folder, None, Some(group))?;
+            fchmod(folder, Mode::from_raw_mode(stat.st_mode & 0o7777 | FOLDER))?;
+        }
+        Found::Other { folder, name, .. } => {
+            // As a place: to open a file has effects if it is not what it was a moment ago.
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let inside = ResolveFlags::BENEATH | ResolveFlags::NO_XDEV;
+            let place = match openat2(folder, name, flags, Mode::empty(), inside) {
+                Err(Errno::NOENT | Errno::XDEV) => return Ok(()),
+                place => place?,
+            };
+            let stat = fstat(&place)?;
+            chownat(&place, c"", None, Some(group), AtFlags::EMPTY_PATH)?;
+            if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+                let path = format!("/proc/self/fd/{}", place.as_raw_fd());
+                chmod(path, Mode::from_raw_mode(stat.st_mode & 0o7777 | FILE))?;
             }
         }
-        let mode = fstat(&folder)?.st_mode & 0o7777;
-        fchown(&folder, None, Some(group))?;
-        fchmod(&folder, Mode::from_raw_mode(mode | FOLDER))?;
     }
     Ok(())
 }
@@ -68,9 +66,19 @@ fn all_below_gets_the_group_and_links_are_not_followed() {
     std::fs::write(root.path().join("deep/file"), "").unwrap();
     std::fs::write(outside.path().join("secret"), "").unwrap();
     std::os::unix::fs::symlink(outside.path(), root.path().join("link")).unwrap();
+    std::os::unix::fs::symlink(outside.path().join("secret"), root.path().join("file")).unwrap();
+    std::fs::create_dir(root.path().join("mounted")).unwrap();
+    crate::bind(sys::descriptor::place(outside.path()).unwrap(), &root.path().join("mounted"))
+        .unwrap();
+    let fifo = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(CWD, root.path().join("fifo"), fifo, Mode::from_raw_mode(0o600), 0)
+        .unwrap();
     give_to_group(root.path(), 77, false).unwrap();
     let of = |path: &Path| std::fs::metadata(path).map(|m| (m.gid(), m.mode() & 0o7777)).unwrap();
     assert_eq!(of(&root.path().join("deep")), (77, 0o2775));
     assert_eq!(of(&root.path().join("deep/file")), (77, 0o664));
+    assert_eq!(of(&root.path().join("fifo")), (77, 0o600));
     assert_ne!(of(&outside.path().join("secret")).0, 77);
+    assert_ne!(of(outside.path()).0, 77);
+    crate::remove(&root.path().join("mounted")).unwrap();
 }

@@ -1,7 +1,7 @@
 //! The end of a volume.
 
 use std::{
-    fs, io,
+    fs,
     os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
 };
@@ -18,16 +18,13 @@ pub fn remove(folder: &Path) -> Result<(), Error> {
             break;
         }
         for mount in mounts {
-            sys::mount::detach(&mount).map_err(Error::io(mount.display().to_string()))?;
+            sys::mount::detach_exact(&mount).map_err(Error::io(mount.display().to_string()))?;
         }
     }
     if let Some(mount) = mounts_below(folder)?.first() {
         return Err(Error::Invalid(format!("{} is still mounted", mount.display())));
     }
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io(what)(error)),
-        _ => Ok(()),
-    }
+    sys::tree::remove(folder).map_err(Error::io(what))
 }
 
 /// What is mounted at or below a folder, the deepest first.

@@ -1,27 +1,33 @@
 //! A part of a volume, mounted alone.
 
-use std::{fs, os::fd::AsFd, path::Path};
+use std::{
+    fs,
+    os::fd::{AsFd, OwnedFd},
+    path::Path,
+};
 
-use rustix::fs::{FileType, fstat};
+use rustix::fs::{FileType, Mode, fstat};
 
 use crate::{Error, mounts_below};
 
-/// Mounts `sub` of `volume` at `target`; a missing one becomes a folder. Links inside the
-/// volume are followed, but none leads out of it.
+/// Mounts `sub` of `volume` at `target`; a missing one becomes a folder with the volume's
+/// mode. Links inside the volume are followed; one that leads out of it is an error.
 pub fn place_sub_path(volume: &Path, sub: &Path, target: &Path) -> Result<(), Error> {
     let what = volume.join(sub).display().to_string();
-    let climbs = sub.components().any(|part| part == std::path::Component::ParentDir);
-    if sub.is_absolute() || climbs {
-        return Err(Error::Invalid(format!("{}: must stay in the volume", sub.display())));
-    }
-    let root = sys::descriptor::place(volume).map_err(Error::io(&what))?;
-    let source = match sys::descriptor::place_in(&root, sub) {
+    bind(resolve(volume, sub).map_err(Error::io(what))?, target)
+}
+
+/// The kernel resolves the whole path at once, so that a container that exchanges folders and
+/// links meanwhile leads nowhere else; from then on only the descriptor counts.
+fn resolve(volume: &Path, sub: &Path) -> std::io::Result<OwnedFd> {
+    let root = sys::descriptor::place(volume)?;
+    match sys::descriptor::place_beneath(&root, sub) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            sys::descriptor::make_folder(&root, sub)
+            let mode = Mode::from_raw_mode(fstat(&root)?.st_mode & 0o7777);
+            sys::descriptor::make_folder_beneath(&root, sub, mode)
         }
         found => found,
-    };
-    bind(source.map_err(Error::io(what))?, target)
+    }
 }
 
 /// Mounts what a descriptor stands for at `target`, which is made to fit.
@@ -43,15 +49,89 @@ pub fn bind(source: impl AsFd, target: &Path) -> Result<(), Error> {
     sys::mount::attach(tree, target).map_err(Error::io(what))
 }
 
-#[test]
-fn a_link_does_not_lead_out() {
-    let root = tempfile::tempdir().unwrap();
-    let (volume, target) = (root.path().join("volume"), root.path().join("target"));
-    fs::create_dir_all(volume.join("etc")).unwrap();
-    fs::write(volume.join("etc/hostname"), "inside").unwrap();
-    std::os::unix::fs::symlink("/etc", volume.join("link")).unwrap();
-    place_sub_path(&volume, Path::new("link/hostname"), &target).unwrap();
-    assert_eq!(fs::read_to_string(&target).unwrap(), "inside");
-    assert!(place_sub_path(&volume, Path::new("../x"), &target).is_err());
-    crate::remove(root.path()).unwrap();
+#[cfg(test)]
+mod tests {
+    use std::{
+        os::unix::fs::{MetadataExt, symlink},
+        sync::atomic::{AtomicBool, Ordering},
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_link_does_not_lead_out() {
+        let root = tempfile::tempdir().unwrap();
+        let (volume, target) = (root.path().join("volume"), root.path().join("target"));
+        fs::create_dir_all(volume.join("etc")).unwrap();
+        fs::write(volume.join("etc/hostname"), "inside").unwrap();
+        symlink("etc", volume.join("inside")).unwrap();
+        place_sub_path(&volume, Path::new("inside/hostname"), &target).unwrap();
+        assert_eq!(fs::read_to_string(&target).unwrap(), "inside");
+        symlink("/etc", volume.join("absolute")).unwrap();
+        symlink("../outside", volume.join("up")).unwrap();
+        symlink("/proc/self/root", volume.join("magic")).unwrap();
+        for sub in ["absolute/hostname", "absolute/new", "up/new", "up", "magic", "../x", "/etc"] {
+            assert!(place_sub_path(&volume, Path::new(sub), &target).is_err(), "{sub}");
+        }
+        assert!(!Path::new("/etc/new").exists() && !root.path().join("outside").exists());
+        crate::remove(root.path()).unwrap();
+    }
+
+    #[test]
+    fn names_are_only_names_and_folders_get_the_mode_of_the_volume() {
+        let root = tempfile::tempdir().unwrap();
+        let (volume, target) = (root.path().join("volume"), root.path().join("target"));
+        fs::create_dir(&volume).unwrap();
+        fs::set_permissions(&volume, std::os::unix::fs::PermissionsExt::from_mode(0o2777)).unwrap();
+        for sub in ["a;touch b", "$(touch b)", "`touch b`", "a\nb", "a && b | c", "'\"", "%2e%2e"] {
+            let made = volume.join(sub).join("deep");
+            place_sub_path(&volume, &Path::new(sub).join("deep"), &target).unwrap();
+            assert_eq!(fs::metadata(made).unwrap().mode() & 0o7777, 0o2777, "{sub}");
+        }
+        assert!(!Path::new("b").exists() && !volume.join("b").exists());
+        crate::remove(root.path()).unwrap();
+    }
+
+    /// CVE-2017-1002101, CVE-2021-25741: folders and links are exchanged while they are opened.
+    #[test]
+    fn a_race_does_not_lead_out() {
+        let root = tempfile::tempdir().unwrap();
+        let (volume, outside) = (root.path().join("volume"), root.path().join("outside"));
+        fs::create_dir_all(volume.join("a/b")).unwrap();
+        fs::create_dir_all(outside.join("b")).unwrap();
+        let inside = |place: &OwnedFd| {
+            let stat = fstat(place).unwrap();
+            let known =
+                |path: &Path| fs::metadata(path).is_ok_and(|meta| meta.ino() == stat.st_ino);
+            !known(&outside) && !known(&outside.join("b")) && !known(&outside.join("b/new"))
+        };
+        let done = AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                let (folder, kept, link) =
+                    (volume.join("a"), volume.join("kept"), volume.join("l"));
+                while !done.load(Ordering::Relaxed) {
+                    let _ = symlink(&outside, &link);
+                    let _ = fs::rename(&folder, &kept);
+                    let _ = fs::rename(&link, &folder);
+                    let _ = fs::remove_file(&folder);
+                    let _ = fs::rename(&kept, &folder);
+                }
+            });
+            let (mut good, mut refused, mut escaped) = (0_u32, 0_u32, 0_u32);
+            for _ in 0..100_000 {
+                for sub in ["a/b", "a/b/new"] {
+                    match resolve(&volume, Path::new(sub)) {
+                        Ok(place) if inside(&place) => good += 1,
+                        Ok(_) => escaped += 1,
+                        Err(_) => refused += 1,
+                    }
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+            assert!(good > 0 && refused > 0, "{good} {refused}: there was no race");
+            assert_eq!(escaped, 0, "paths led out of the volume");
+        });
+        assert!(!outside.join("b/new").exists(), "nothing was made outside");
+    }
 }

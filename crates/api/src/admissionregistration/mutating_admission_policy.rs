@@ -64,6 +64,7 @@ pub struct JSONPatch {
 }
 
 impl Kind for MutatingAdmissionPolicy {
+    const COMPILES: bool = true;
     const NAMES: Names = super::names("MutatingAdmissionPolicy", "mutatingadmissionpolicies")
         .singular("mutatingadmissionpolicy");
     const SCOPE: Scope = Scope::Cluster;

@@ -62,6 +62,7 @@ pub struct MutatingWebhook {
 }
 
 impl Kind for MutatingWebhookConfiguration {
+    const COMPILES: bool = true;
     const NAMES: Names =
         super::names("MutatingWebhookConfiguration", "mutatingwebhookconfigurations");
     const EMPTY_BYTES: bool = true;

@@ -165,6 +165,7 @@ pub struct MatchCondition {
 }
 
 impl Kind for ValidatingAdmissionPolicy {
+    const COMPILES: bool = true;
     const NAMES: Names = super::names("ValidatingAdmissionPolicy", "validatingadmissionpolicies")
         .singular("validatingadmissionpolicy");
     const SCOPE: Scope = Scope::Cluster;

@@ -78,6 +78,7 @@ pub struct ServiceReference {
 }
 
 impl Kind for ValidatingWebhookConfiguration {
+    const COMPILES: bool = true;
     const NAMES: Names =
         super::names("ValidatingWebhookConfiguration", "validatingwebhookconfigurations");
     const EMPTY_BYTES: bool = true;

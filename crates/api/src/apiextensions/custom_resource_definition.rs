@@ -343,6 +343,7 @@ pub struct CustomResourceDefinitionCondition {
 }
 
 impl Kind for CustomResourceDefinition {
+    const COMPILES: bool = true;
     const NAMES: Names = Names::new(
         "apiextensions.k8s.io",
         "v1",
@@ -414,7 +415,7 @@ impl Kind for CustomResourceDefinition {
         self.metadata_mut().clear_deletion_grace_period_seconds();
         // Upstream marks it without counting that as a change.
         let counted = self.metadata().generation();
-        self.metadata_mut().set_generation(counted - 1);
+        self.metadata_mut().set_generation(counted.saturating_sub(1));
         self.set_condition(
             Condition {
                 ty: "Terminating",

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use object::{Lens, names};
+use object::{Lens, depth, names};
 use schema::{
     Errors, Path,
     custom::{Schema, check_structure, find_field, has_unpruned_defaults, unsupported},
@@ -366,6 +366,10 @@ fn check_subresources(
 fn is_simple(path: &str, at: &Path, errs: &mut Errors) -> bool {
     if !path.starts_with('.') {
         errs.invalid(at, path, "must be a simple json path starting with .");
+        return false;
+    }
+    if path.matches('.').count() > depth::MAX {
+        errs.invalid(at, path, format!("exceeded max depth of {}", depth::MAX));
         return false;
     }
     true

@@ -67,7 +67,7 @@ fn of_pod(pod: &Pod, now: i64, used: &mut Resources) {
     let meta = pod.metadata();
     let end = meta.deletion_timestamp().and_then(Time::seconds);
     let grace = meta.deletion_grace_period_seconds();
-    let overdue = end.zip(grace).is_some_and(|(end, grace)| end + grace < now);
+    let overdue = end.zip(grace).is_some_and(|(end, grace)| end.saturating_add(grace) < now);
     if pod.is_finished() || overdue {
         return;
     }

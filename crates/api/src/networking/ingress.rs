@@ -140,6 +140,7 @@ impl Kind for Ingress {
     const STORAGE: Storage = Storage::new("ingress", "v1");
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("Ingress")];
+    const NEEDS: Option<&'static schema::Part> = Some(&crate::parts::INGRESS);
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::text("Class", |this, _| {

@@ -80,6 +80,7 @@ impl Kind for NetworkPolicy {
         .singular("networkpolicy")
         .short(&["netpol"]);
     const GENERATION: bool = true;
+    const NEEDS: Option<&'static schema::Part> = Some(&crate::parts::NETWORK_POLICY);
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::text("Pod-Selector", |it, _| columns::selector(Some(it.spec().pod_selector()))),

@@ -129,7 +129,7 @@ fn check_step(
     }
     let (milli, from) = (step.milli_value().max(1), min.milli_value());
     for value in [Some(default.clone()), range.max()].into_iter().flatten() {
-        if (value.milli_value() - from) % milli != 0 {
+        if value.milli_value().saturating_sub(from) % milli != 0 {
             let why = format!("value is not a multiple of a given step ({step}) from ({min})");
             errs.invalid(at, value.to_string(), why);
         }

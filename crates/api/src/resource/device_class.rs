@@ -37,6 +37,7 @@ pub struct DeviceClassConfiguration {
 }
 
 impl Kind for DeviceClass {
+    const COMPILES: bool = true;
     const NAMES: Names = Names::new("resource.k8s.io", "v1", "DeviceClass", "deviceclasses");
     const SCOPE: Scope = Scope::Cluster;
     const SHOWS_DELETED: bool = true;

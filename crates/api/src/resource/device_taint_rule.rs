@@ -55,6 +55,7 @@ impl Kind for DeviceTaintRule {
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("DeviceTaintRule")];
 
     const GENERATION: bool = true;
+    const NEEDS: Option<&'static schema::Part> = Some(&crate::parts::DYNAMIC_RESOURCES);
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::text("Key", |rule, _| rule.spec().taint().key().into()),

@@ -324,11 +324,13 @@ pub struct NetworkDeviceData {
 }
 
 impl Kind for ResourceClaim {
+    const COMPILES: bool = true;
     const NAMES: Names = Names::new("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims");
     const SHOWS_DELETED: bool = true;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("ResourceClaim")];
 
+    const NEEDS: Option<&'static schema::Part> = Some(&crate::parts::DYNAMIC_RESOURCES);
     const COLUMNS: &'static [Column<Self>] =
         &[Column::NAME, Column::text("State", |claim, _| claim.state().into()), Column::AGE];
 

@@ -27,10 +27,12 @@ pub struct ResourceClaimTemplateSpec {
 }
 
 impl Kind for ResourceClaimTemplate {
+    const COMPILES: bool = true;
     const NAMES: Names =
         Names::new("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates");
     const SHOWS_DELETED: bool = true;
 
+    const NEEDS: Option<&'static schema::Part> = Some(&crate::parts::DYNAMIC_RESOURCES);
     const COLUMNS: &'static [Column<Self>] = &[Column::NAME, Column::AGE];
 
     fn default_fields(&mut self) {

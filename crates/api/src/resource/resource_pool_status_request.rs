@@ -198,7 +198,8 @@ impl ResourcePoolStatusRequest {
     fn sum(&self, of: impl Fn(&PoolStatus) -> Option<i32>) -> Value {
         match self.status() {
             Some(status) if self.holds("Failed").is_none() => {
-                status.pools().iter().filter_map(of).sum::<i32>().to_string().into()
+                let sum = status.pools().iter().filter_map(of).fold(0, i32::saturating_add);
+                sum.to_string().into()
             }
             _ => "-".into(),
         }

@@ -231,6 +231,7 @@ pub struct DeviceTaint {
 }
 
 impl Kind for ResourceSlice {
+    const COMPILES: bool = true;
     const NAMES: Names = Names::new("resource.k8s.io", "v1", "ResourceSlice", "resourceslices");
     const SCOPE: Scope = Scope::Cluster;
     const SHOWS_DELETED: bool = true;

@@ -66,6 +66,7 @@ impl Kind for CompositePodGroup {
     const DEFAULT_ON: bool = false;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("CompositePodGroup")];
 
+    const NEEDS: Option<&'static schema::Part> = Some(&crate::parts::WORKLOAD_SCHEDULING);
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::text("Policy", |group, _| {

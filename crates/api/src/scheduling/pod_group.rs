@@ -103,6 +103,7 @@ impl Kind for PodGroup {
     const DEFAULT_ON: bool = false;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("PodGroup")];
 
+    const NEEDS: Option<&'static schema::Part> = Some(&crate::parts::WORKLOAD_SCHEDULING);
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::text("Policy", |group, _| {

@@ -223,6 +223,7 @@ impl Kind for Workload {
     const GATE: Option<&str> = Some("GenericWorkload");
     const DEFAULT_ON: bool = false;
 
+    const NEEDS: Option<&'static schema::Part> = Some(&crate::parts::WORKLOAD_SCHEDULING);
     const COLUMNS: &'static [Column<Self>] = &[Column::NAME, Column::AGE];
 
     fn validate(&self, errs: &mut Errors) {

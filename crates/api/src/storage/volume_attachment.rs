@@ -75,6 +75,7 @@ impl Kind for VolumeAttachment {
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("VolumeAttachment")];
+    const NEEDS: Option<&'static schema::Part> = Some(&crate::parts::VOLUME_ATTACHMENT);
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column {

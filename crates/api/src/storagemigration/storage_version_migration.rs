@@ -46,6 +46,7 @@ impl Kind for StorageVersionMigration {
     const GATE: Option<&str> = Some("StorageVersionMigrator");
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("StorageVersionMigration")];
 
+    const NEEDS: Option<&'static schema::Part> = Some(&crate::parts::STORAGE_MIGRATION);
     const COLUMNS: &'static [Column<Self>] = &[
         Column { format: "", ..Column::NAME },
         Column::text("Resource", |this, _| this.resource().into()),

@@ -5,4 +5,5 @@ mod generate;
 mod openapi;
 mod properties;
 mod protobuf;
+mod scale;
 mod versions;

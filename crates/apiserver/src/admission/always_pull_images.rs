@@ -6,7 +6,8 @@ use server::{Admission, Admit, Admitting, Operation};
 
 use super::aggregate;
 
-const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+const EPHEMERAL: &str = "ephemeralContainers";
+const LISTS: [&str; 3] = ["initContainers", "containers", EPHEMERAL];
 
 #[derive(Debug)]
 pub(super) struct AlwaysPullImages;
@@ -17,7 +18,18 @@ impl Admit for AlwaysPullImages {
     }
 
     fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
-        if applies(admission) {
+        if adds_containers(admission) {
+            let added = admission.object.get("spec").get(EPHEMERAL).items().iter().cloned();
+            let added: Vec<Value> = added
+                .map(|mut container| {
+                    if is_new(admission, &container) {
+                        container["imagePullPolicy"] = "Always".into();
+                    }
+                    container
+                })
+                .collect();
+            admission.object["spec"][EPHEMERAL] = added.into_iter().collect();
+        } else if applies(admission) {
             let volumes = admission.object.get("spec").get("volumes").items().iter().cloned();
             let volumes: Vec<Value> = volumes
                 .map(|mut volume| {
@@ -52,6 +64,19 @@ impl Admit for AlwaysPullImages {
     }
 }
 
+/// Containers that are added to a pod that runs. Upstream lets these by, so that an image that another pod has pulled
+/// runs without the right to pull it.
+fn adds_containers(admission: &Admission) -> bool {
+    let names = &admission.served.definition.names;
+    let is_pod = names.group.is_empty() && names.plural == "pods";
+    is_pod && admission.subresource == "ephemeralcontainers" && admission.object.is_object()
+}
+
+fn is_new(admission: &Admission, container: &Value) -> bool {
+    let old = admission.old.map_or(&[][..], |old| old.get("spec").get(EPHEMERAL).items());
+    !old.iter().any(|own| own.get("name") == container.get("name"))
+}
+
 /// New pods, and changes that bring new images.
 fn applies(admission: &Admission) -> bool {
     if admission.operation == Operation::Create {
@@ -68,23 +93,25 @@ fn applies(admission: &Admission) -> bool {
 }
 
 fn check(admission: &Admission) -> Result<(), Status> {
-    if !applies(admission) {
+    let adds = adds_containers(admission);
+    if !adds && !applies(admission) {
         return Ok(());
     }
     let mut errs = Errors::default();
     let spec = Path::Root.field("spec");
-    for list in LISTS {
+    for list in LISTS.into_iter().filter(|list| !adds || *list == EPHEMERAL) {
         let all = spec.field(list);
         for (at, container) in admission.object.get("spec").get(list).items().iter().enumerate() {
             let policy = container.get("imagePullPolicy").as_str().unwrap_or_default();
-            if policy != "Always" {
+            if policy != "Always" && (!adds || is_new(admission, container)) {
                 let at = all.index(at);
                 errs.not_supported(&at.field("imagePullPolicy"), policy, &["Always"]);
             }
         }
     }
     let volumes = spec.field("volumes");
-    for (at, volume) in admission.object.get("spec").get("volumes").items().iter().enumerate() {
+    let own = admission.object.get("spec").get("volumes").items().iter();
+    for (at, volume) in own.enumerate().filter(|_| !adds) {
         let policy = volume.get("image").get("pullPolicy").as_str().unwrap_or_default();
         if !volume.get("image").is_null() && policy != "Always" {
             let (at, image) = (volumes.index(at), "image");

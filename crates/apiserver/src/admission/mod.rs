@@ -33,6 +33,7 @@ mod policy;
 mod priority;
 mod rbac_escalation;
 mod reserved_names;
+mod resource_claim_status;
 mod resource_quota;
 mod review;
 mod runtime_class;
@@ -57,7 +58,7 @@ pub(crate) use self::{
     policy::{HookConditions, PolicyTally},
     webhook::{ReviewVersion, Tally as HookTally, Verdict},
 };
-use crate::{authz::Rbac, egress::Egress};
+use crate::{authz::Rbac, egress::Egress, features::CLAIM_STATUS_RIGHTS};
 
 /// What plugins work with.
 #[derive(Clone, Debug)]
@@ -235,6 +236,10 @@ pub(crate) fn plugins(
     all.push(Arc::new(reserved_names::ReservedNames { gates: tools.gates.clone() }));
     all.push(Arc::new(device_admin_access::DeviceAdminAccess));
     all.push(Arc::new(rbac_escalation::Escalation { rbac: tools.rbac.clone() }));
+    if tools.gates.is_on(CLAIM_STATUS_RIGHTS) {
+        let rights = tools.rights.clone();
+        all.push(Arc::new(resource_claim_status::ResourceClaimStatus { rights }));
+    }
     Ok(all)
 }
 

@@ -27,14 +27,18 @@ pub(crate) async fn run(aggregation: Arc<Aggregation>) {
         if changes.is_none() {
             changes = aggregation.changes().ok();
         }
-        if let Err(status) = local::follow(&aggregation.registry).await {
+        let local = panics::contain("aggregation", local::follow(&aggregation.registry)).await;
+        if let Ok(Err(status)) = local {
             warn!(error = status.message(), "local API services cannot be kept");
         }
-        let services = aggregation.remote();
+        let services = panics::catch("aggregation", || aggregation.remote()).unwrap_or_default();
         aggregation.forget(&services);
         for service in services {
-            let verdict = aggregation.check(&service).await;
-            if let Err(status) = aggregation.note(&service, verdict).await {
+            let checked = async {
+                let verdict = aggregation.check(&service).await;
+                aggregation.note(&service, verdict).await
+            };
+            if let Ok(Err(status)) = panics::contain("aggregation", checked).await {
                 warn!(error = status.message(), "the state of an API service cannot be kept");
             }
         }

@@ -15,7 +15,7 @@ use std::{
 
 use api::apiregistration::APIService;
 use client::{Connect, Pem, Tcp, Tls, Use};
-use http::{HeaderName, HeaderValue, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, header::LOCATION};
 use object::{Bytes, Status, Value, View};
 use server::{
     Aggregate, Handling, Page, Registry, RemoteDocument, RemoteGroup, Report, Request, Selection,
@@ -181,40 +181,43 @@ impl Aggregation {
             }
         };
         let user = request.user.clone();
-        introduce(&mut request, &user);
+        if introduce(&mut request.head.headers, &user).is_err() {
+            let why = "error trying to reach service: the user cannot be named in a header";
+            return Ok(server::text_reply(503, why));
+        }
         let query = request.head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
         let uri: Uri = format!("https://{host}{path}{query}")
             .parse()
             .map_err(|_| Status::bad_request("the path cannot be passed on"))?;
         let reply = server::proxy(server, request, connected.io, uri).await?;
-        if self.rejects && reply.status().is_redirection() {
+        let elsewhere = reply.headers().get(LOCATION).is_some_and(|place| !place.is_empty());
+        if self.rejects && reply.status().is_redirection() && elsewhere {
             let why = "the backend attempted to redirect this request, which is not permitted";
-            return Ok(server::text_reply(503, why));
+            return Ok(server::text_reply(502, why));
         }
         Ok(reply)
     }
 }
 
-/// Says in headers who calls; what the caller said there is not believed.
-fn introduce(request: &mut Request, user: &User) {
-    let headers = &mut request.head.headers;
+/// Says in headers who calls; what the caller said there is not believed. Whoever cannot be
+/// named is not passed on: without a name, this server itself would seem to call.
+fn introduce(headers: &mut HeaderMap, user: &User) -> Result<(), http::Error> {
     let own: Vec<HeaderName> =
         headers.keys().filter(|name| name.as_str().starts_with("x-remote-")).cloned().collect();
     for name in own {
         headers.remove(name);
     }
-    let mut add = |name: &str, value: &str| {
-        let name = HeaderName::from_bytes(name.as_bytes());
-        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) {
-            headers.append(name, value);
-        }
+    let mut add = |name: &str, value: &str| -> Result<(), http::Error> {
+        let name = HeaderName::from_bytes(name.as_bytes())?;
+        headers.append(name, HeaderValue::from_bytes(value.as_bytes())?);
+        Ok(())
     };
-    add("x-remote-user", &user.name);
+    add("x-remote-user", &user.name)?;
     if !user.uid.is_empty() {
-        add("x-remote-uid", &user.uid);
+        add("x-remote-uid", &user.uid)?;
     }
     for group in &user.groups {
-        add("x-remote-group", group);
+        add("x-remote-group", group)?;
     }
     for (key, values) in &user.extra {
         let key: String = key
@@ -227,9 +230,10 @@ fn introduce(request: &mut Request, user: &User) {
             })
             .collect();
         for value in values {
-            add(&format!("x-remote-extra-{key}"), value);
+            add(&format!("x-remote-extra-{key}"), value)?;
         }
     }
+    Ok(())
 }
 
 impl Aggregate for Aggregation {
@@ -274,5 +278,31 @@ impl Aggregate for Aggregation {
 
     fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
         Box::pin(self.pass(server, request))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_named_whole_or_not_passed_on() {
+        let mut headers = HeaderMap::new();
+        headers.append("x-remote-user", HeaderValue::from_static("root"));
+        headers.append("x-remote-extra-scopes", HeaderValue::from_static("all"));
+        let mut user = User::new("J\u{fc}rgen", &["K\u{f6}che", "g"]);
+        user.extra.insert("a/b".to_owned(), vec!["\u{fc}".to_owned()]);
+        introduce(&mut headers, &user).unwrap();
+        let said = |name: &str| -> Vec<String> {
+            let values = headers.get_all(name).iter();
+            values.map(|value| String::from_utf8(value.as_bytes().to_vec()).unwrap()).collect()
+        };
+        assert_eq!(said("x-remote-user"), ["J\u{fc}rgen"]);
+        assert_eq!(said("x-remote-group"), ["K\u{f6}che", "g"]);
+        assert_eq!(said("x-remote-extra-a%2fb"), ["\u{fc}"]);
+        assert_eq!(said("x-remote-extra-scopes"), Vec::<String>::new());
+        for (name, group) in [("a\nb", "g"), ("a", "g\r\nx-remote-group: system:masters")] {
+            assert!(introduce(&mut HeaderMap::new(), &User::new(name, &[group])).is_err());
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use object::{Object, Status, Value, View, from_json};
+use object::{Object, Status, Value, View};
 use server::{Delete, Page, Registry, Selection};
 
 use super::Range;
@@ -145,14 +145,17 @@ pub(super) fn parent(address: &Value) -> Option<(&str, &str)> {
 
 /// The object of an address.
 pub(super) fn object(ip: &str, (namespace, name): (&str, &str)) -> Value {
-    let (label, value) = MANAGED;
-    let text = format!(
-        r#"{{"apiVersion":"networking.k8s.io/v1","kind":"IPAddress","metadata":{{"name":"{ip}",
-        "labels":{{"{FAMILY}":"{}","{label}":"{value}"}}}},
-        "spec":{{"parentRef":{{"resource":"services","namespace":"{namespace}","name":"{name}"}}}}}}"#,
-        family(ip)
-    );
-    from_json(text.as_bytes()).expect("names and addresses need no escapes")
+    let mut object = Value::object();
+    object["apiVersion"] = "networking.k8s.io/v1".into();
+    object["kind"] = "IPAddress".into();
+    object["metadata"]["name"] = ip.into();
+    object["metadata"]["labels"][FAMILY] = family(ip).into();
+    object["metadata"]["labels"][MANAGED.0] = MANAGED.1.into();
+    let parent = &mut object["spec"]["parentRef"];
+    parent["resource"] = "services".into();
+    parent["namespace"] = namespace.into();
+    parent["name"] = name.into();
+    object
 }
 
 pub(super) fn family(ip: &str) -> &'static str {
@@ -170,10 +173,17 @@ fn is_ready(range: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use object::from_json;
+
     use super::*;
 
     #[test]
     fn an_address_names_its_service() {
+        for odd in [r#"a"b"#, r#"x"},"metadata":{"name":"y"}"#, "\\", "\n"] {
+            let one = object("10.0.0.1", (odd, odd));
+            assert_eq!(parent(&one), Some((odd, odd)), "{odd:?}");
+            assert_eq!(one["metadata"]["name"].as_str(), Some("10.0.0.1"), "{odd:?}");
+        }
         let one = object("fd00::1", ("d", "s"));
         assert_eq!(parent(&one), Some(("d", "s")));
         assert_eq!(one["metadata"]["labels"][FAMILY].as_str(), Some("IPv6"));

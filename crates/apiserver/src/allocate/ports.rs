@@ -143,8 +143,10 @@ impl<'a> Ports<'a> {
         }
         let full = || Status::internal(format!("failed to allocate {what}: range is full"));
         let place = spread(self.range).find(|place| !self.map.has(*place)).ok_or_else(full)?;
+        let port =
+            i32::try_from(place).ok().and_then(|place| self.range.start().checked_add(place));
+        let port = port.ok_or_else(full)?;
         self.map.set(place, true);
-        let port = self.range.start() + i32::try_from(place).expect("within the range");
         self.own.push(port);
         Ok(port)
     }

@@ -124,13 +124,19 @@ fn append(path: &Path) -> io::Result<(File, u64)> {
 }
 
 impl Sink for LogFile {
-    fn keep(&self, event: &Value) {
+    fn name(&self) -> &'static str {
+        "log"
+    }
+
+    fn keep(&self, event: &Value) -> bool {
         let mut line =
             if self.legacy { super::line::line(event).into_bytes() } else { to_json(event) };
         line.push(b'\n');
-        if let Err(error) = self.write(&line) {
+        let written = self.write(&line);
+        if let Err(error) = &written {
             error!(%error, "an audit event is lost");
         }
+        written.is_ok()
     }
 }
 

@@ -19,7 +19,7 @@ use std::{
 
 use anyhow::Result;
 use object::Value;
-use server::{Audit, AuditLevel, AuditStage, Counter, Name, Report, RequestInfo, User};
+use server::{Audit, AuditLevel, AuditStage, Counter, Name, Report, RequestInfo, Untold, User};
 
 pub(crate) use self::{
     batches::Batching,
@@ -32,25 +32,38 @@ pub(crate) use self::{
 
 /// Somebody who keeps events.
 pub(crate) trait Sink: std::fmt::Debug + Send + Sync {
-    fn keep(&self, event: &Value);
+    /// What metrics call it.
+    fn name(&self) -> &'static str;
+    /// Whether the event is kept, or will be, as far as is known.
+    fn keep(&self, event: &Value) -> bool;
 }
 
 #[derive(Debug)]
 pub(crate) struct Auditor {
     policy: Policy,
-    sinks: Vec<Arc<dyn Sink>>,
+    /// Who keeps events, and whether what one of them cannot keep must not happen.
+    sinks: Vec<(Arc<dyn Sink>, bool)>,
     events: AtomicU64,
     levels: Counter,
+    lost: Counter,
+    refused: AtomicU64,
 }
 
 impl Auditor {
-    pub(crate) fn new(policy: &Path, sinks: Vec<Arc<dyn Sink>>) -> Result<Self> {
+    pub(crate) fn new(policy: &Path, sinks: Vec<(Arc<dyn Sink>, bool)>) -> Result<Self> {
         let levels = Counter::new(Name {
             name: "apiserver_audit_level_total",
             help: "How much is told of requests.",
             labels: &["level"],
         });
-        Ok(Self { policy: Policy::read(policy)?, sinks, events: AtomicU64::new(0), levels })
+        let lost = Counter::new(Name {
+            name: "apiserver_audit_error_total",
+            help: "Events that were not kept.",
+            labels: &["plugin"],
+        });
+        let (policy, events, refused) =
+            (Policy::read(policy)?, AtomicU64::new(0), AtomicU64::new(0));
+        Ok(Self { policy, sinks, events, levels, lost, refused })
     }
 }
 
@@ -70,11 +83,20 @@ impl Audit for Auditor {
         self.policy.omits(user, info, stage)
     }
 
-    fn tell(&self, event: Value) {
+    fn tell(&self, event: Value) -> Result<(), Untold> {
         self.events.fetch_add(1, Relaxed);
-        for sink in &self.sinks {
-            sink.keep(&event);
+        let mut told = Ok(());
+        for (sink, strict) in &self.sinks {
+            if !sink.keep(&event) {
+                self.lost.count(&[sink.name()]);
+                told = if *strict { Err(Untold) } else { told };
+            }
         }
+        told
+    }
+
+    fn refused(&self) {
+        self.refused.fetch_add(1, Relaxed);
     }
 }
 
@@ -84,11 +106,12 @@ impl Report for Auditor {
         let _ =
             writeln!(out, "# HELP {name} What was told.\n# TYPE {name} counter\n{name} {events}");
         self.levels.write(out);
-        // Who cannot be told of a request does not stop it.
-        let name = "apiserver_audit_requests_rejected_total";
+        self.lost.write(out);
+        let (name, refused) =
+            ("apiserver_audit_requests_rejected_total", self.refused.load(Relaxed));
         let _ = writeln!(
             out,
-            "# HELP {name} Requests that were refused since they could not be told.\n# TYPE {name} counter\n{name} 0"
+            "# HELP {name} Requests that were refused since they could not be told.\n# TYPE {name} counter\n{name} {refused}"
         );
     }
 }

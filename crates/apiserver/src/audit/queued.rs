@@ -28,10 +28,16 @@ impl Queued {
 }
 
 impl Sink for Queued {
-    fn keep(&self, event: &Value) {
-        if self.queue.try_send(event.clone()).is_err() {
+    fn name(&self) -> &'static str {
+        "buffered"
+    }
+
+    fn keep(&self, event: &Value) -> bool {
+        let taken = self.queue.try_send(event.clone()).is_ok();
+        if !taken {
             warn!("the audit log is too slow: an event is lost");
         }
+        taken
     }
 }
 
@@ -42,12 +48,16 @@ impl Drain {
         loop {
             tokio::select! {
                 batch = self.batches.next() => match batch {
-                    Some(batch) => batch.iter().for_each(|event| self.to.keep(event)),
+                    Some(batch) => batch.iter().for_each(|event| {
+                        let _ = panics::catch("audit", || self.to.keep(event));
+                    }),
                     None => return,
                 },
                 () = &mut ended => break,
             }
         }
-        self.batches.rest().iter().for_each(|event| self.to.keep(event));
+        for event in self.batches.rest() {
+            let _ = self.to.keep(&event); // what is lost, the file itself has told
+        }
     }
 }

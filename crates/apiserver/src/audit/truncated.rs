@@ -16,12 +16,16 @@ pub(crate) struct Truncated {
 }
 
 impl Sink for Truncated {
-    fn keep(&self, event: &Value) {
-        if let Some(event) = fitting(event, self.largest) {
-            self.to.keep(&event);
-        } else {
+    fn name(&self) -> &'static str {
+        self.to.name()
+    }
+
+    fn keep(&self, event: &Value) -> bool {
+        let Some(event) = fitting(event, self.largest) else {
             warn!("an audit event is too large, and lost");
-        }
+            return false;
+        };
+        self.to.keep(&event)
     }
 }
 

@@ -39,10 +39,16 @@ impl AuditWebhook {
 }
 
 impl Sink for AuditWebhook {
-    fn keep(&self, event: &Value) {
-        if self.queue.try_send(event.clone()).is_err() {
+    fn name(&self) -> &'static str {
+        "webhook"
+    }
+
+    fn keep(&self, event: &Value) -> bool {
+        let taken = self.queue.try_send(event.clone()).is_ok();
+        if !taken {
             warn!("the audit webhook is too slow: an event is lost");
         }
+        taken
     }
 }
 
@@ -53,7 +59,7 @@ impl Sender {
 
     async fn run(mut self) {
         while let Some(batch) = self.batches.next().await {
-            self.send(batch).await;
+            let _ = panics::contain("audit webhook", self.send(batch)).await;
         }
     }
 

@@ -3,10 +3,9 @@
 use std::{fmt::Write as _, sync::Arc};
 
 use http::request::Parts;
-use object::Clock;
+use object::{Clock, Status};
 use pki::{Rotating, Trust};
 use ring::digest::{SHA256, digest};
-use rustls::pki_types::CertificateDer;
 use server::{Authenticate, Authenticating, Name, Peer, Report, Timing, User};
 
 #[derive(Debug)]
@@ -14,6 +13,8 @@ pub(crate) struct Certificates {
     pub(crate) trust: Arc<Rotating<Trust>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) left: Arc<TimeLeft>,
+    /// Whether a certificate may say the user's UID.
+    pub(crate) with_uid: bool,
 }
 
 /// How long certificates hold that clients show.
@@ -56,14 +57,23 @@ impl Authenticate for Certificates {
     fn authenticate<'a>(&'a self, peer: &'a Peer, _: &'a Parts) -> Authenticating<'a> {
         Box::pin(async move {
             let Some(certificate) = &peer.certificate else { return Ok(None) };
-            let chain = [CertificateDer::from(certificate.as_slice())];
-            let identity = self.trust.current().identify(&chain, self.clock.now());
+            let identity = self.trust.current().identify(&peer.chain(), self.clock.now());
             let Ok(identity) = identity else { return Ok(None) }; // a proxy's, perhaps
+            if identity.common_name.is_empty() {
+                return Ok(None); // of nobody, whatever the groups
+            }
+            let uid = match &*identity.uids {
+                _ if !self.with_uid => "",
+                [] => "",
+                [uid] if !uid.is_empty() => uid,
+                _ => return Err(Status::unauthorized()),
+            };
             #[expect(clippy::cast_precision_loss, reason = "seconds of a certificate's life fit")]
             let left = (identity.not_after - self.clock.now()) as f64;
             self.left.0.observe(&[], left);
             let groups: Vec<&str> = identity.organizations.iter().map(String::as_str).collect();
             let mut user = User::new(&identity.common_name, &groups);
+            user.uid = uid.into();
             let id = digest(&SHA256, certificate).as_ref().iter().fold(
                 String::from("X509SHA256="),
                 |mut id, byte| {
@@ -74,5 +84,37 @@ impl Authenticate for Certificates {
             user.extra.insert("authentication.kubernetes.io/credential-id".to_owned(), vec![id]);
             Ok(Some(user))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use object::SystemClock;
+
+    use super::*;
+
+    /// Jane's certificate, that of who has signed it, and that of whom the server trusts.
+    const CHAIN: &[u8] = include_bytes!("testdata/chain.pem");
+
+    #[tokio::test]
+    async fn certificates_between_are_looked_at() {
+        let chain = pki::certificates(CHAIN).expect("three");
+        let certificates = Certificates {
+            trust: Arc::new(Rotating::new(Trust::new(&chain[2..]).expect("a root"))),
+            clock: Arc::new(SystemClock),
+            left: Arc::default(),
+            with_uid: false,
+        };
+        let (parts, ()) = http::Request::new(()).into_parts();
+        let user = async |intermediates: &[usize]| {
+            let between = intermediates.iter().map(|at| chain[*at].to_vec()).collect();
+            let certificate = Some(Arc::new(chain[0].to_vec()));
+            let peer = Peer { certificate, intermediates: Arc::new(between), ..Peer::default() };
+            let user = certificates.authenticate(&peer, &parts).await.expect("no error");
+            user.map(|user| (user.name.to_string(), user.is_in("staff")))
+        };
+        assert_eq!(user(&[1]).await, Some(("jane".to_owned(), true)));
+        assert_eq!(user(&[2, 1]).await, Some(("jane".to_owned(), true)));
+        assert_eq!(user(&[]).await, None, "nobody knows who has signed it");
     }
 }

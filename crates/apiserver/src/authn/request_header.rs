@@ -1,13 +1,16 @@
 //! A proxy in front that has asked for the password already: it shows a certificate of
 //! its own, and says in headers who calls.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use http::{HeaderMap, request::Parts};
-use object::{Clock, Text};
+use object::{Clock, Status, Text};
 use pki::{Rotating, Trust};
-use rustls::pki_types::CertificateDer;
-use server::{Authenticate, Authenticating, Peer, User};
+use server::{
+    Authenticate, Authenticating, Peer, User,
+    identity_headers::{Unusable, extra, single, values},
+};
+use tracing::debug;
 
 #[derive(Debug)]
 pub(crate) struct RequestHeader {
@@ -30,50 +33,57 @@ pub struct ProxyHeaders {
 impl Authenticate for RequestHeader {
     fn authenticate<'a>(&'a self, peer: &'a Peer, request: &'a Parts) -> Authenticating<'a> {
         Box::pin(async move {
-            let Some(certificate) = &peer.certificate else { return Ok(None) };
-            let Some(user) = self.headers.user(&request.headers) else { return Ok(None) };
-            let chain = [CertificateDer::from(certificate.as_slice())];
-            let proxy = self.trust.current().identify(&chain, self.clock.now());
+            if peer.certificate.is_none() {
+                return Ok(None);
+            }
+            let user = self.headers.user(&request.headers);
+            if user == Ok(None) {
+                return Ok(None);
+            }
+            let proxy = self.trust.current().identify(&peer.chain(), self.clock.now());
             let Ok(proxy) = proxy else { return Ok(None) };
             if !self.allowed.is_empty() && !self.allowed.contains(&proxy.common_name) {
                 return Ok(None);
             }
-            Ok(Some(user))
+            // A proxy whose words cannot be read is not taken for who calls.
+            user.map_err(|why| {
+                debug!(%why, proxy = proxy.common_name, "a proxy's user cannot be read");
+                Status::unauthorized()
+            })
         })
     }
 }
 
 impl ProxyHeaders {
-    /// Who calls, if a proxy says so.
-    pub fn user(&self, headers: &HeaderMap) -> Option<User> {
-        let name = first(headers, &self.names)?;
-        let groups = all(headers, &self.groups);
-        let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
-        let uid = first(headers, &self.uids).unwrap_or_default();
-        Some(User { uid: Text::from(uid), extra: self.extra(headers), ..User::new(&name, &groups) })
-    }
-
-    fn extra(&self, headers: &HeaderMap) -> BTreeMap<String, Vec<String>> {
-        let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for (name, value) in headers {
-            let key = self
-                .extra_prefixes
-                .iter()
-                .find_map(|prefix| name.as_str().strip_prefix(prefix.to_lowercase().as_str()));
-            if let (Some(key), Ok(value)) = (key, value.to_str()) {
-                let key = server::unescaped(key, false).to_string();
-                extra.entry(key).or_default().push(value.to_owned());
-            }
+    /// Who calls, if a proxy says so. Whoever says something about a user must name one.
+    pub fn user(&self, headers: &HeaderMap) -> Result<Option<User>, Unusable> {
+        let (name, named) = first(headers, &self.names)?;
+        let (uid, _) = first(headers, &self.uids)?;
+        let mut groups = Vec::new();
+        for header in &self.groups {
+            groups.extend(values(headers, header)?.into_iter().filter(|group| !group.is_empty()));
         }
-        extra
+        let mut user = User { uid: Text::from(uid), ..User::new(name, &groups) };
+        for prefix in &self.extra_prefixes {
+            extra(headers, &prefix.to_lowercase(), &mut user.extra)?;
+        }
+        if !name.is_empty() {
+            return Ok(Some(user));
+        }
+        let says = named || !(uid.is_empty() && groups.is_empty() && user.extra.is_empty());
+        if says { Err(Unusable::Empty(self.names.join(", "))) } else { Ok(None) }
     }
 }
 
-fn all(headers: &HeaderMap, names: &[String]) -> Vec<String> {
-    let values = names.iter().flat_map(|name| headers.get_all(name.as_str()));
-    values.filter_map(|value| value.to_str().ok()).map(str::to_owned).collect()
-}
-
-fn first(headers: &HeaderMap, names: &[String]) -> Option<String> {
-    all(headers, names).into_iter().find(|value| !value.is_empty())
+/// The first value that is not empty, and whether any of the headers is there.
+fn first<'a>(headers: &'a HeaderMap, names: &[String]) -> Result<(&'a str, bool), Unusable> {
+    let (mut found, mut any) = ("", false);
+    for name in names {
+        let value = single(headers, name)?;
+        any |= value.is_some();
+        if found.is_empty() {
+            found = value.unwrap_or_default();
+        }
+    }
+    Ok((found, any))
 }

@@ -9,12 +9,16 @@ use std::{
 };
 
 use http::request::Parts;
-use object::{Clock, Object, Status, View};
+use object::{Clock, Object, Status, Time, View};
 use pki::{Claims, PublicKey, Reference, Refusal, Verifier};
 use server::{Authenticate, Authenticating, Peer, Registry, Report, User};
 
 use super::secret_token::UsedOfSecrets;
 use crate::external_signer::ExternalSigner;
+
+/// So many seconds after the time at which something should be gone a token that is bound to it
+/// still counts, though it is there yet.
+const LEEWAY: i64 = 60;
 
 #[derive(Debug)]
 pub(crate) struct ServiceAccounts {
@@ -115,7 +119,11 @@ impl ServiceAccounts {
         let is = |group: &str, plural: &str, namespace: &str, name: &str, uid: &str| {
             let kind = registry.kind(group, plural).ok();
             let found = kind.and_then(|kind| registry.get(&kind, namespace, name).ok());
-            found.is_some_and(|found| Object::view(&found.object).metadata().uid() == uid)
+            found.is_some_and(|found| {
+                let meta = Object::view(&found.object).metadata();
+                let deleted = meta.deletion_timestamp().and_then(Time::seconds);
+                meta.uid() == uid && deleted.is_none_or(|at| at >= self.clock.now() - LEEWAY)
+            })
         };
         if !is("", "serviceaccounts", namespace, name, uid) {
             return Err(Refusal::Invalid("the service account is gone"));

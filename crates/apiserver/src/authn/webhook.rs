@@ -1,13 +1,12 @@
 //! `--authentication-token-webhook-config-file`: somebody else knows whose token it is.
 
 use std::{
-    collections::HashMap,
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use http::request::Parts;
-use object::{Text, Value};
+use object::{Recent, Text, Value};
 use ring::digest::{SHA256, digest};
 use server::{Authenticate, Authenticating, Peer, Remote, User};
 use tracing::warn;
@@ -23,7 +22,7 @@ pub(crate) struct TokenWebhook {
     /// How long an answer counts.
     ttl: Duration,
     /// By the digest of the token.
-    known: Mutex<HashMap<Vec<u8>, Answer>>,
+    known: Mutex<Recent<Vec<u8>, Answer>>,
 }
 
 /// Until when it counts, and whose token it is.
@@ -37,14 +36,14 @@ impl std::fmt::Debug for TokenWebhook {
 
 impl TokenWebhook {
     pub(crate) fn new(remote: Remote, version: &str, ttl: Duration) -> Self {
-        Self { remote, version: version.to_owned(), ttl, known: Mutex::default() }
+        Self { remote, version: version.to_owned(), ttl, known: Mutex::new(Recent::new(CACHE)) }
     }
 
     async fn identify(&self, token: &str) -> Result<Option<User>, String> {
         let key = digest(&SHA256, token.as_bytes()).as_ref().to_vec();
         let now = Instant::now();
         let remembered = {
-            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             known.get(&key).filter(|(until, _)| *until > now).map(|(_, user)| user.clone())
         };
         if let Some(user) = remembered {
@@ -52,12 +51,7 @@ impl TokenWebhook {
         }
         let user = self.ask(token).await?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= CACHE {
-            known.retain(|_, (until, _)| *until > now);
-        }
-        if known.len() < CACHE {
-            known.insert(key, (now + self.ttl, user.clone()));
-        }
+        known.insert(key, (now + self.ttl, user.clone()), 1);
         Ok(user)
     }
 

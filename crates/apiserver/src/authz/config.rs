@@ -105,7 +105,10 @@ impl Makings {
     fn plain(&self, mode: &str) -> Result<Arc<dyn Authorize>> {
         let flags = &self.config.flags;
         Ok(match mode {
-            "Node" => Arc::new(NodeAuthorizer { registry: Arc::downgrade(&self.registry) }),
+            "Node" => {
+                let (registry, gates) = (Arc::downgrade(&self.registry), self.config.gates.clone());
+                Arc::new(NodeAuthorizer { registry, gates })
+            }
             "RBAC" => Arc::new(self.rbac.clone()),
             "AlwaysAllow" => Arc::new(AlwaysAllow),
             "AlwaysDeny" => Arc::new(AlwaysDeny),

@@ -34,8 +34,8 @@ enum Who {
 pub(super) struct Grants {
     /// Bindings for the cluster first, each in the order of their names.
     all: Vec<Grant>,
-    /// Which bindings name somebody, and how.
-    by: HashMap<Who, Vec<(usize, String)>>,
+    /// Which bindings name somebody, at which place among their subjects, and how.
+    by: HashMap<Who, Vec<(usize, usize, String)>>,
     roles: HashMap<(Text, Text), Arc<Vec<PolicyRule>>>,
 }
 
@@ -82,12 +82,13 @@ impl Grants {
         let groups = user.groups.iter().map(|group| Who::Group(group.clone()));
         let who = groups.chain([Who::User(user.name.clone())]);
         let mut found: Vec<_> = who.filter_map(|who| self.by.get(&who)).flatten().collect();
-        found.sort_unstable_by_key(|(at, _)| *at);
-        found.dedup_by_key(|(at, _)| *at);
+        // The first of a binding's subjects that is the user's is the one that is told.
+        found.sort_unstable_by_key(|(at, place, _)| (*at, *place));
+        found.dedup_by_key(|(at, ..)| *at);
         let holds = move |grant: &Grant| {
             grant.namespace.is_empty() || (!namespace.is_empty() && grant.namespace == namespace)
         };
-        let found = found.into_iter().map(|(at, to)| (&self.all[*at], to.as_str()));
+        let found = found.into_iter().map(|(at, _, to)| (&self.all[*at], to.as_str()));
         found.filter(move |(grant, _)| holds(grant))
     }
 
@@ -122,7 +123,7 @@ impl Grants {
     fn add(&mut self, namespace: &str, binding: &str, role: &RoleRef, to: &List<Subject>) {
         let rules = self.role(role, namespace);
         let at = self.all.len();
-        for subject in to.iter() {
+        for (place, subject) in to.iter().enumerate() {
             let (kind, name) = (subject.kind(), subject.name());
             let mut full = name.to_owned();
             let who = match kind {
@@ -130,13 +131,13 @@ impl Grants {
                 "Group" => Who::Group(name.into()),
                 "ServiceAccount" => {
                     let own = subject.namespace();
-                    let place = if own.is_empty() { namespace } else { own };
-                    full = format!("{name}/{place}");
-                    Who::User(format!("system:serviceaccount:{place}:{name}").into())
+                    let home = if own.is_empty() { namespace } else { own };
+                    full = format!("{name}/{home}");
+                    Who::User(format!("system:serviceaccount:{home}:{name}").into())
                 }
                 _ => continue,
             };
-            self.by.entry(who).or_default().push((at, format!("{kind} {full:?}")));
+            self.by.entry(who).or_default().push((at, place, format!("{kind} {full:?}")));
         }
         let why = format!("{binding} of {} {:?}", role.kind(), role.name());
         let role = format!("{}.{GROUP} {:?}", role.kind().to_lowercase(), role.name());

@@ -40,7 +40,12 @@ impl Rbac {
         let mut missing = Vec::new();
         for (grant, to) in grants.of(user, &wanted.namespace) {
             match &grant.rules {
-                None => missing.push(format!("RBAC: {} not found", grant.role)),
+                None => {
+                    let role = format!("{} not found", grant.role);
+                    if !missing.contains(&role) {
+                        missing.push(role);
+                    }
+                }
                 Some(rules) if rules.iter().any(|rule| allows(rule, wanted)) => {
                     return Decision::Allow(format!("RBAC: allowed by {} to {to}", grant.why));
                 }
@@ -49,8 +54,8 @@ impl Rbac {
         }
         Decision::NoOpinion(match &*missing {
             [] => String::new(),
-            [one] => format!("rbac: {one}"),
-            all => format!("rbac: [{}]", all.join(", ")),
+            [one] => format!("rbac: RBAC: {one}"),
+            all => format!("rbac: RBAC: [{}]", all.join(", ")),
         })
     }
 

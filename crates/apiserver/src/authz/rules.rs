@@ -123,9 +123,9 @@ fn names(list: &List<String>, wanted: &str) -> bool {
 }
 
 fn covers_path(pattern: &str, path: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(prefix) => path.starts_with(prefix),
-        None => path == pattern,
+    match pattern.ends_with('*') {
+        true => path.starts_with(pattern.trim_end_matches('*')),
+        false => path == pattern,
     }
 }
 

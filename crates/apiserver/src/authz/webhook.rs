@@ -2,13 +2,12 @@
 //! for a while.
 
 use std::{
-    collections::HashMap,
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use object::{
-    Text, Value,
+    Recent, Text, Value,
     selector::{FieldSelector, FieldTerm, Operator, Requirement, Selector},
     to_json,
 };
@@ -17,7 +16,12 @@ use tracing::warn;
 
 use super::conditions::Conditions;
 
-const CACHE: usize = 8192;
+/// How many bytes of questions are remembered, with their answers.
+const CACHE: usize = 8 << 20;
+/// A longer question is not: users choose how long it is.
+const LONGEST: usize = 10_000;
+/// What an answer takes.
+const ANSWER: usize = 256;
 
 /// How to ask, and what no answer means.
 #[derive(Debug)]
@@ -36,7 +40,7 @@ pub(crate) struct Terms {
 pub(crate) struct AccessWebhook {
     remote: Remote,
     terms: Terms,
-    known: Mutex<HashMap<Vec<u8>, (Instant, Decision)>>,
+    known: Mutex<Recent<Vec<u8>, (Instant, Decision)>>,
 }
 
 impl std::fmt::Debug for AccessWebhook {
@@ -47,7 +51,7 @@ impl std::fmt::Debug for AccessWebhook {
 
 impl AccessWebhook {
     pub(crate) fn new(remote: Remote, terms: Terms) -> Self {
-        Self { remote, terms, known: Mutex::default() }
+        Self { remote, terms, known: Mutex::new(Recent::new(CACHE)) }
     }
 
     async fn decide(&self, review: Value) -> Decision {
@@ -59,7 +63,7 @@ impl AccessWebhook {
         let asked = to_json(&review);
         let now = Instant::now();
         let remembered = {
-            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             known.get(&asked).filter(|(until, _)| *until > now).map(|(_, said)| said.clone())
         };
         if let Some(decision) = remembered {
@@ -73,12 +77,10 @@ impl AccessWebhook {
             Decision::Allow(_) => self.terms.authorized_ttl,
             _ => self.terms.unauthorized_ttl,
         };
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= CACHE {
-            known.retain(|_, (until, _)| *until > now);
-        }
-        if known.len() < CACHE {
-            known.insert(asked, (now + ttl, decision.clone()));
+        if asked.len() <= LONGEST {
+            let weight = asked.len() + ANSWER;
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            known.insert(asked, (now + ttl, decision.clone()), weight);
         }
         decision
     }
@@ -111,6 +113,10 @@ impl AccessWebhook {
 impl Authorize for AccessWebhook {
     fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes) -> Authorizing<'a> {
         Box::pin(self.decide(review(user, attributes, &self.terms.version)))
+    }
+
+    fn asks_elsewhere(&self) -> bool {
+        true
     }
 }
 

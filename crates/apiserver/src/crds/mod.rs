@@ -53,7 +53,7 @@ impl Crds {
         let mut this = Self { registry: registry.clone(), compile, kind, serves: HashMap::new() };
         for crd in this.all()? {
             if crd.is_true("Established") {
-                this.serve(&crd);
+                let _ = panics::catch("definition", || this.serve(&crd)); // others start
             }
         }
         Ok(this)
@@ -106,7 +106,8 @@ impl Crds {
                 due.extend(self.waiting(crd.spec().group()));
             }
             for name in due {
-                match self.reconcile(&name).await {
+                let done = panics::contain("definition", self.reconcile(&name)).await;
+                match done.unwrap_or_else(|why| Err(Status::internal(why.to_string()))) {
                     Ok(true) => {}
                     Ok(false) => drop(left.insert(name)),
                     Err(status) => {
@@ -222,7 +223,8 @@ impl Crds {
         if self.serves.get(&name) == Some(&now) {
             return;
         }
-        let declared = match definitions(crd.tree(), &*self.compile) {
+        let compiled = server::expensive::aside(|| definitions(crd.tree(), &*self.compile));
+        let declared = match compiled {
             Ok(Some(declared)) => declared,
             Ok(None) => return,
             Err(full) => return error!(crd = name, error = %full, "cannot serve a custom kind"),

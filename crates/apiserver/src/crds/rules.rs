@@ -101,6 +101,9 @@ impl Hooks for Compiled {
     fn warn_status(&self, object: &Value, warnings: &mut Warnings) {
         self.inner.warn_status(object, warnings);
     }
+    fn is_expensive(&self, object: &Value) -> bool {
+        self.inner.is_expensive(object)
+    }
     fn blind_updates(&self) -> bool {
         self.inner.blind_updates()
     }

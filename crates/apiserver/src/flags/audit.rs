@@ -13,8 +13,9 @@ pub struct AuditFlags {
     /// How events stand in the file: json, or legacy, a line of text each.
     #[arg(long, default_value = "json", value_parser = ["json", "legacy"])]
     pub audit_log_format: String,
-    /// Whether requests wait until their events are in the file: blocking, or batch.
-    #[arg(long, default_value = "blocking", value_parser = ["blocking", "batch"])]
+    /// Whether requests wait until their events are in the file: blocking, or batch; with
+    /// blocking-strict a request is refused whose arrival cannot be written.
+    #[arg(long, default_value = "blocking", value_parser = ["blocking", "blocking-strict", "batch"])]
     pub audit_log_mode: String,
     /// The version of events in the file.
     #[arg(long, default_value = "audit.k8s.io/v1", value_parser = ["audit.k8s.io/v1"])]

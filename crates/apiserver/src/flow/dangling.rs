@@ -20,7 +20,8 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// Keeps the conditions true, until the registry is gone.
 pub(crate) async fn run(registry: Weak<Registry>) {
     while let Some(known) = registry.upgrade() {
-        let told = tell(&known).await;
+        let told = panics::contain("flow schemas", tell(&known)).await;
+        let told = told.unwrap_or_else(|why| Err(Status::internal(why.to_string())));
         drop(known);
         match told {
             // an error says that too much has changed to tell it one by one

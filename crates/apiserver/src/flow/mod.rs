@@ -77,7 +77,8 @@ impl Fairness {
     pub(crate) async fn lend(self: Arc<Self>) {
         loop {
             tokio::time::sleep(AGAIN).await;
-            self.known.lock().unwrap_or_else(PoisonError::into_inner).lend();
+            let lend = || self.known.lock().unwrap_or_else(PoisonError::into_inner).lend();
+            let _ = panics::catch("priority levels", lend);
         }
     }
 

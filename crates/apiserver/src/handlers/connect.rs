@@ -15,8 +15,8 @@ const PROXY: Fields = (&[], &["path"], &[]);
 
 type Fields = (&'static [&'static str], &'static [&'static str], &'static [&'static str]);
 
-/// Lets plugins decide on a connection. If they change what is asked for, the query says it
-/// from then on.
+/// Lets plugins decide on a connection. From then on the query says what they saw and nothing
+/// else: kubelets know options by other names too, which plugins have not seen.
 pub(super) async fn admit(server: &Arc<Server>, request: &mut Request) -> Result<(), Status> {
     let info = request.info.clone();
     let (kind, fields) = match (&*info.resource, &*info.subresource) {
@@ -35,9 +35,9 @@ pub(super) async fn admit(server: &Arc<Server>, request: &mut Request) -> Result
         asked["path"] = format!("/{}", info.rest.trim_start_matches('/')).into();
     }
     let (served, mut call) = (served(server, request)?, call(request));
-    let asking = asking(&info, Operation::Connect, asked.clone());
+    let asking = asking(&info, Operation::Connect, asked);
     let wanted = server.registry.admit(&mut call, &served, asking, |_| Ok(())).await?;
-    if wanted != asked && info.subresource != "proxy" {
+    if info.subresource != "proxy" {
         let path = request.head.uri.path();
         let uri = format!("{path}?{}", said(&wanted, fields));
         request.head.uri =
@@ -50,9 +50,7 @@ pub(super) async fn admit(server: &Arc<Server>, request: &mut Request) -> Result
 fn options(query: &Query, (flags, texts, lists): Fields) -> Value {
     let mut options = Value::object();
     for name in flags {
-        // As Go reads flags of queries: anything but no is yes.
-        let on = query.get(name).is_some_and(|text| !matches!(text, "false" | "0"));
-        if on {
+        if query.flag(name) {
             options[*name] = true.into();
         }
     }

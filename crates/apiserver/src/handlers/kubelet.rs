@@ -1,25 +1,27 @@
 //! What goes on to a kubelet, a pod or a service: logs, exec, attach, port-forward
 //! and proxies.
 
-use std::{io, net::IpAddr, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
-use api::core::{Container, ContainerPort, EndpointPort, Node, Pod, Service};
-use client::{Connect, Connected, Proxy, Tcp, Tls, Use};
+use api::core::{Container, ContainerPort, Node, Pod};
+use client::{ADDRESS_NOT_ALLOWED, Addresses, Connect, Connected, Proxy, Tcp, Tls, Use};
 use http::{
     HeaderValue, Method, StatusCode, Uri,
     header::{HOST, LOCATION, UPGRADE},
 };
 use http_body_util::BodyExt;
-use object::{Status, View};
+use object::{Status, Subject, View};
 use schema::{Errors, Path};
 use server::{
-    Counter, Handle, Handling, Name, Query, Reply, Report, Request, Server, Socket, proxy,
+    Attributes, Counter, Handle, Handling, Name, Query, Reply, Report, Request, Server, Socket,
+    decide, is_upgrade, proxy,
 };
 use tokio::time::timeout;
 
 use super::{
     connect,
     links::{self, Way},
+    targets::{Target, endpoint, escaped},
 };
 
 /// How long it may take to reach a pod or a service.
@@ -36,6 +38,8 @@ pub(crate) struct Kubelets {
     /// Who stands between this server and them, and pods and services.
     pub(crate) through: Option<Proxy>,
     pub(crate) logs: Arc<LogTally>,
+    /// Whether a stream needs the right to create one, whatever the method of the request.
+    pub(crate) streams_need_create: bool,
 }
 
 /// How logs are read: from kubelets that prove who they are, or from anybody.
@@ -82,18 +86,40 @@ impl Kubelets {
         OfService { through: self.through.clone() }
     }
 
-    /// Passes the request on to a node's kubelet.
-    async fn call(
-        &self,
-        server: &Arc<Server>,
-        request: Request,
-        node: &str,
-        path: &str,
-    ) -> Result<Reply, Status> {
-        pass(server, request, (&self.of(server, node)?, self.within), path).await
+    /// Passes the request on to a port of a node: usually to its kubelet.
+    async fn call(&self, server: &Arc<Server>, request: Request) -> Result<Reply, Status> {
+        let target = Target::parse("node", &request.info.name)?;
+        let kubelet = self.of(server, &target.name)?;
+        let port = target.number()?.filter(|port| *port != kubelet.port);
+        let to = match port {
+            Some(port) => {
+                Tcp::new(&kubelet.host, port, tls_for(&target.scheme)).through(self.through.clone())
+            }
+            None => kubelet,
+        };
+        // The kubelet runs commands for whoever gets such a stream.
+        if port.is_none() && is_upgrade(&request.head.headers) {
+            self.may_stream(server, &request).await?;
+        }
+        let path = path_of(&request);
+        let to = to.only(Addresses::GlobalUnicast);
+        pass(server, request, (&to, self.within), &path).await
     }
 
-    /// The same for a stream of a pod, which is the kubelet's own matter: it fails in other words.
+    /// A stream is created, even where WebSockets make clients say GET.
+    async fn may_stream(&self, server: &Server, request: &Request) -> Result<(), Status> {
+        let info = &request.info;
+        if !self.streams_need_create || info.verb == "create" {
+            return Ok(());
+        }
+        let wanted = Attributes { verb: "create".into(), ..info.attributes(&request.query) };
+        decide(server, &request.user, &wanted).await.map(drop).map_err(|why| {
+            let (group, resource, name) = (&*info.group, &*info.resource, &*info.name);
+            Status::forbidden(Subject { group, resource, name }, &why)
+        })
+    }
+
+    /// A stream of a pod, which is the kubelet's own matter: it fails in other words.
     async fn stream(
         &self,
         server: &Arc<Server>,
@@ -123,7 +149,11 @@ impl Kubelets {
             Status::failure(500, "", said)
         };
         let connected = reach(&to, self.within).await.map_err(failed)?;
-        hand_over(server, request, &to, connected, path).await
+        let reply = hand_over(server, request, &to, connected, path).await?;
+        match reply.status().is_redirection() {
+            true => Err(failed(io::Error::other("redirects forbidden"))),
+            false => Ok(reply),
+        }
     }
 
     /// A node's kubelet.
@@ -160,9 +190,12 @@ async fn pass(
         reply.headers_mut().insert(LOCATION, place);
         return Ok(reply);
     }
-    let connected = reach(to, within)
-        .await
-        .map_err(|error| Status::unavailable(format!("error trying to reach service: {error}")))?;
+    let connected = reach(to, within).await.map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied if error.to_string() == ADDRESS_NOT_ALLOWED => {
+            Status::bad_request(ADDRESS_NOT_ALLOWED)
+        }
+        _ => Status::unavailable(format!("error trying to reach service: {error}")),
+    })?;
     let way = way(&request, to.authority());
     Ok(links::through(way, hand_over(server, request, to, connected, path).await?))
 }
@@ -233,32 +266,18 @@ impl Handle for OfPod {
         Box::pin(async move {
             connect::admit(server, &mut request).await?;
             let info = request.info.clone();
+            if matches!(self.verb, "exec" | "attach" | "portforward") {
+                self.kubelets.may_stream(server, &request).await?;
+            } else if self.verb == "proxy" {
+                return self.pass(server, request).await;
+            }
             let kind = server.registry.kind("", "pods")?;
-            let (name, scheme, port) = match self.verb {
-                "proxy" => split(&info.name),
-                _ => (info.name.to_string(), String::new(), String::new()),
-            };
+            let name = info.name.to_string();
             if self.verb == "log" {
                 log_options(&request.query, &name)?;
             }
             let found = server.registry.get(&kind, &info.namespace, &name)?;
             let pod = Pod::view(&found.object);
-            let query =
-                request.head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-            if self.verb == "proxy" {
-                let default = pod.spec().containers().iter().find_map(|container| {
-                    container.ports().iter().next().map(ContainerPort::container_port)
-                });
-                let port = port.parse().ok().or(default.and_then(|port| u16::try_from(port).ok()));
-                let ip = pod.status().pod_ip();
-                if !is_reachable(ip) {
-                    return Err(Status::bad_request("address not allowed"));
-                }
-                let to = Tcp::new(ip, port.unwrap_or(80), tls_for(&scheme))
-                    .through(self.kubelets.through.clone());
-                return pass(server, request, (&to, WITHIN), &format!("/{}{query}", info.rest))
-                    .await;
-            }
             let container = match self.verb {
                 "portforward" => String::new(),
                 _ => container(pod, request.query.get("container").unwrap_or_default())?,
@@ -289,6 +308,38 @@ impl Handle for OfPod {
     }
 }
 
+impl OfPod {
+    /// Passes the request on to a port of the pod.
+    async fn pass(&self, server: &Arc<Server>, request: Request) -> Result<Reply, Status> {
+        let target = Target::parse("pod", &request.info.name)?;
+        let kind = server.registry.kind("", "pods")?;
+        let found = server.registry.get(&kind, &request.info.namespace, &target.name)?;
+        let pod = Pod::view(&found.object);
+        let default = pod.spec().containers().iter().find_map(|container| {
+            container.ports().iter().next().map(ContainerPort::container_port)
+        });
+        let default = default.and_then(|port| u16::try_from(port).ok());
+        let usual = if target.scheme == "https" { 443 } else { 80 };
+        let port = target.number()?.or(default).unwrap_or(usual);
+        let ip = pod.status().pod_ip();
+        if ip.parse().is_ok_and(|ip| Addresses::GlobalUnicast.allow(ip)) {
+            let to =
+                Tcp::new(ip, port, tls_for(&target.scheme)).through(self.kubelets.through.clone());
+            let path = path_of(&request);
+            return pass(server, request, (&to, WITHIN), &path).await;
+        }
+        Err(Status::bad_request(ADDRESS_NOT_ALLOWED))
+    }
+}
+
+/// What is asked of who is behind a proxy: path and query.
+fn path_of(request: &Request) -> String {
+    let (uri, rest) = (&request.head.uri, escaped(&request.info.rest));
+    let slash = if !rest.is_empty() && uri.path().ends_with('/') { "/" } else { "" };
+    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    format!("/{rest}{slash}{query}")
+}
+
 /// The query of a stream as kubelets know it.
 fn told(verb: &str, query: &str) -> String {
     let named = |pair: &str| {
@@ -306,21 +357,6 @@ fn told(verb: &str, query: &str) -> String {
     let mut pairs: Vec<String> = query.split('&').filter_map(named).collect();
     pairs.sort_by(|a, b| a.split('=').next().cmp(&b.split('=').next()));
     if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
-}
-
-/// An address that a proxy may call: not this machine's own, and not a link's.
-fn is_reachable(ip: &str) -> bool {
-    ip.parse::<IpAddr>().is_ok_and(|ip| match ip {
-        IpAddr::V4(v4) => {
-            !(v4.is_loopback() || v4.is_link_local() || v4.is_multicast() || v4.is_unspecified())
-        }
-        IpAddr::V6(v6) => {
-            !(v6.is_loopback()
-                || v6.is_unicast_link_local()
-                || v6.is_multicast()
-                || v6.is_unspecified())
-        }
-    })
 }
 
 /// What may be said about how much of a log is wanted.
@@ -404,12 +440,7 @@ impl Handle for OfNode {
     fn handle<'a>(&'a self, server: &'a Arc<Server>, mut request: Request) -> Handling<'a> {
         Box::pin(async move {
             connect::admit(server, &mut request).await?;
-            let info = request.info.clone();
-            let query =
-                request.head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-            let node = info.name.split(':').next().unwrap_or_default().to_owned();
-            let path = format!("/{}{query}", info.rest);
-            self.kubelets.call(server, request, &node, &path).await
+            self.kubelets.call(server, request).await
         })
     }
 }
@@ -426,59 +457,15 @@ impl Handle for OfService {
         Box::pin(async move {
             connect::admit(server, &mut request).await?;
             let info = request.info.clone();
-            let (name, scheme, port) = split(&info.name);
-            let (ip, port) = endpoint(server, &info.namespace, &name, &port)?;
-            let query =
-                request.head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-            let to = Tcp::new(&ip, port, tls_for(&scheme)).through(self.through.clone());
-            pass(server, request, (&to, WITHIN), &format!("/{}{query}", info.rest)).await
+            let target = Target::parse("service", &info.name)?;
+            let (ip, port) = endpoint(&server.registry, &info.namespace, &target)?;
+            let to = Tcp::new(&ip, port, tls_for(&target.scheme))
+                .through(self.through.clone())
+                .only(Addresses::GlobalUnicast);
+            let path = path_of(&request);
+            pass(server, request, (&to, WITHIN), &path).await
         })
     }
-}
-
-fn endpoint(
-    server: &Server,
-    namespace: &str,
-    name: &str,
-    port: &str,
-) -> Result<(String, u16), Status> {
-    let unavailable = || {
-        Status::failure(
-            503,
-            "ServiceUnavailable",
-            format!("no endpoints available for service {name:?}"),
-        )
-    };
-    let services = server.registry.kind("", "services")?;
-    let found = server.registry.get(&services, namespace, name);
-    let found = if port.is_empty() { found.map_err(|_| unavailable())? } else { found? };
-    let service = Service::view(&found.object);
-    let wanted = service
-        .spec()
-        .ports()
-        .find(|own| port.is_empty() || own.name() == port || own.port().to_string() == port);
-    let wanted = wanted.ok_or_else(unavailable)?;
-    let endpoints = server.registry.kind("", "endpoints")?;
-    let found = server.registry.get(&endpoints, namespace, name).map_err(|_| unavailable())?;
-    let subsets = api::core::Endpoints::view(&found.object).subsets();
-    let mut targets = subsets.iter().flat_map(|subset| {
-        let port = subset.ports().find(|own| own.name() == wanted.name()).map(EndpointPort::port);
-        subset.addresses().iter().filter_map(move |address| Some((address.ip().to_owned(), port?)))
-    });
-    let (ip, port) = targets.next().ok_or_else(unavailable)?;
-    Ok((ip, u16::try_from(port).map_err(|_| unavailable())?))
-}
-
-/// `[scheme:]name[:port]`.
-fn split(name: &str) -> (String, String, String) {
-    let parts: Vec<&str> = name.split(':').collect();
-    let (scheme, name, port) = match &*parts {
-        [name] => ("", *name, ""),
-        [name, port] => ("", *name, *port),
-        [scheme, name, port, ..] => (*scheme, *name, *port),
-        [] => ("", "", ""),
-    };
-    (name.to_owned(), scheme.to_owned(), port.to_owned())
 }
 
 /// Those behind a proxy are believed as they are: the cluster's network brings us there.

@@ -96,8 +96,7 @@ pub(super) fn through(way: Way, mut reply: Reply) -> Reply {
     }
     headers.remove(CONTENT_ENCODING);
     headers.remove(CONTENT_LENGTH);
-    let links = Links { way, kept: Vec::new(), raw: None };
-    reply.map(|body| Page { body, unpack, links, over: false }.boxed_unsync())
+    reply.map(|body| Page::new(body, unpack, way).boxed_unsync())
 }
 
 impl Way {
@@ -128,119 +127,155 @@ impl Way {
     }
 }
 
-/// Rewrites a page as it comes.
+/// Rewrites a page as it comes, byte by byte: what is no tag, or too long to be one, passes as it is.
 #[derive(Debug)]
 struct Links {
     way: Way,
     /// The beginning of a tag whose end has not come yet.
     kept: Vec<u8>,
+    /// How far its end has been looked for.
+    scan: TagScan,
     /// The tag whose text is no page: nothing is a tag before its end.
     raw: Option<&'static str>,
 }
 
 impl Links {
-    fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
-        self.kept.extend_from_slice(bytes);
-        let all = std::mem::take(&mut self.kept);
-        let mut rest = &all[..];
-        while let Some(at) = rest.iter().position(|byte| *byte == b'<') {
-            out.extend_from_slice(&rest[..at]);
-            rest = &rest[at..];
-            let Some(end) = end_of_tag(rest) else {
-                if rest.len() > LONGEST {
-                    break;
-                }
-                self.kept = rest.to_vec();
-                return;
-            };
-            self.tag(&rest[..end], out);
-            rest = &rest[end..];
+    fn new(way: Way) -> Self {
+        Self { way, kept: Vec::new(), scan: TagScan::default(), raw: None }
+    }
+
+    fn feed(&mut self, mut bytes: &[u8], out: &mut Vec<u8>) {
+        while !bytes.is_empty() {
+            if self.kept.is_empty() {
+                let text = bytes.iter().position(|byte| *byte == b'<').unwrap_or(bytes.len());
+                out.extend_from_slice(&bytes[..text]);
+                bytes = &bytes[text..];
+                self.scan = TagScan::default();
+            }
+            let end = self.scan.end(bytes);
+            let (part, rest) = bytes.split_at(end.unwrap_or(bytes.len()));
+            self.kept.extend_from_slice(part);
+            bytes = rest;
+            if end.is_some() {
+                let tag = std::mem::take(&mut self.kept);
+                self.tag(&tag, out);
+            } else if self.kept.len() > LONGEST {
+                out.append(&mut self.kept);
+            }
         }
-        out.extend_from_slice(rest);
     }
 
     /// Writes a tag, from `<` to `>`, with its links changed.
     fn tag(&mut self, tag: &[u8], out: &mut Vec<u8>) {
-        let Ok(text) = std::str::from_utf8(tag) else { return out.extend_from_slice(tag) };
-        let inner = text.trim_start_matches('<');
-        let named = |inner: &str| {
-            let end = inner.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(inner.len());
-            inner[..end].to_ascii_lowercase()
-        };
+        let start = tag.iter().position(|byte| *byte != b'<').unwrap_or(tag.len());
+        let inner = &tag[start..];
         if let Some(raw) = self.raw {
-            if inner.strip_prefix('/').is_some_and(|inner| named(inner) == raw) {
+            let ends = |inner: &[u8]| name_of(inner).eq_ignore_ascii_case(raw.as_bytes());
+            if inner.strip_prefix(b"/").is_some_and(ends) {
                 self.raw = None;
             }
             return out.extend_from_slice(tag);
         }
-        let name = named(inner);
-        self.raw = ["script", "style"].into_iter().find(|raw| *raw == name);
-        match ATTRIBUTES.iter().find(|(tag, _)| *tag == name) {
-            Some((_, links)) => out.extend_from_slice(self.linked(text, links).as_bytes()),
+        let name = name_of(inner);
+        let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+        self.raw = ["script", "style"].into_iter().find(|raw| is(raw));
+        match ATTRIBUTES.iter().find(|(tag, _)| is(tag)) {
+            Some((_, links)) => self.linked(tag, links, out),
             None => out.extend_from_slice(tag),
         }
     }
 
-    fn linked(&self, tag: &str, links: &[&str]) -> String {
-        let mut out = String::with_capacity(tag.len() + self.way.prefix.len());
+    fn linked(&self, tag: &[u8], links: &[&str], out: &mut Vec<u8>) {
         let mut rest = tag;
-        while let Some(at) = rest.find('=') {
-            let before = rest[..at].trim_end();
-            let start = before.rfind(|c: char| c.is_whitespace() || c == '/').map_or(0, |n| n + 1);
-            let name = before[start..].to_ascii_lowercase();
-            let value = rest[at + 1..].trim_start();
-            let skipped = rest.len() - value.len();
-            let (value, open) = if let Some(quote @ ('"' | '\'')) = value.chars().next() {
-                let inner = &value[1..];
-                (&inner[..inner.find(quote).unwrap_or(inner.len())], 1)
-            } else {
-                let end = value.find(|c: char| c.is_whitespace() || c == '>');
-                (&value[..end.unwrap_or(value.len())], 0)
+        while let Some(at) = rest.iter().position(|byte| *byte == b'=') {
+            let before = rest[..at].trim_ascii_end();
+            let separates = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'/';
+            let start = before.iter().rposition(separates).map_or(0, |at| at + 1);
+            let name = &before[start..];
+            let value = rest[at + 1..].trim_ascii_start();
+            let quote = value.first().copied().filter(|byte| matches!(byte, b'"' | b'\''));
+            let begin = rest.len() - value.len() + usize::from(quote.is_some());
+            let ends = |byte: &u8| match quote {
+                Some(quote) => *byte == quote,
+                None => byte.is_ascii_whitespace() || *byte == b'>',
             };
-            let begin = skipped + open;
-            out.push_str(&rest[..begin]);
-            let changed = links.contains(&&*name).then(|| self.way.link(value.trim())).flatten();
-            out.push_str(changed.as_deref().unwrap_or(value));
+            let value = &rest[begin..];
+            let value = &value[..value.iter().position(ends).unwrap_or(value.len())];
+            out.extend_from_slice(&rest[..begin]);
+            let known = links.iter().any(|link| name.eq_ignore_ascii_case(link.as_bytes()));
+            let link = str::from_utf8(value).ok().filter(|_| known);
+            match link.and_then(|link| self.way.link(link.trim())) {
+                Some(changed) => out.extend_from_slice(changed.as_bytes()),
+                None => out.extend_from_slice(value),
+            }
             rest = &rest[begin + value.len()..];
-            if open == 1 && !rest.is_empty() {
-                out.push_str(&rest[..1]);
-                rest = &rest[1..];
+            if let (Some(_), [quote, behind @ ..]) = (quote, rest) {
+                out.push(*quote);
+                rest = behind;
             }
         }
-        out + rest
+        out.extend_from_slice(rest);
     }
 }
 
-/// Behind the `>` that ends a tag: one in quotes does not.
-fn end_of_tag(tag: &[u8]) -> Option<usize> {
-    let mut quote = None;
-    for (at, byte) in tag.iter().enumerate() {
-        match (*byte, quote) {
-            (b'>', None) => return Some(at + 1),
-            (b'"' | b'\'', None) if tag[..at].trim_ascii_end().ends_with(b"=") => {
-                quote = Some(*byte);
-            }
-            (byte, Some(open)) if byte == open => quote = None,
-            _ => {}
-        }
-    }
-    None
+/// The letters and digits that a tag begins with.
+fn name_of(tag: &[u8]) -> &[u8] {
+    let end = tag.iter().position(|byte| !byte.is_ascii_alphanumeric()).unwrap_or(tag.len());
+    &tag[..end]
 }
+
+/// Looks for the `>` that ends a tag: one in quotes does not.
+#[derive(Debug, Default)]
+struct TagScan {
+    quote: Option<u8>,
+    /// Whether a value may begin: white space aside, `=` was the last.
+    assigns: bool,
+}
+
+impl TagScan {
+    /// Goes on with these bytes; behind the end, if it is among them.
+    fn end(&mut self, bytes: &[u8]) -> Option<usize> {
+        for (at, byte) in bytes.iter().enumerate() {
+            match (*byte, self.quote) {
+                (b'>', None) => return Some(at + 1),
+                (b'"' | b'\'', None) if self.assigns => self.quote = Some(*byte),
+                (byte, Some(open)) if byte == open => self.quote = None,
+                _ => {}
+            }
+            if !byte.is_ascii_whitespace() {
+                self.assigns = *byte == b'=';
+            }
+        }
+        None
+    }
+}
+
+/// So much of a packed page is unpacked at a time: it may become a thousand times as long.
+const PACKED: usize = 512;
 
 struct Page {
     body: Body,
     unpack: Option<GzDecoder<Vec<u8>>>,
+    /// What has come and is not unpacked yet.
+    packed: Bytes,
     links: Links,
     over: bool,
 }
 
 impl Page {
-    fn read(&mut self, bytes: &[u8]) -> io::Result<Vec<u8>> {
-        let mut out = Vec::with_capacity(bytes.len());
+    fn new(body: Body, unpack: Option<GzDecoder<Vec<u8>>>, way: Way) -> Self {
+        Self { body, unpack, packed: Bytes::new(), links: Links::new(way), over: false }
+    }
+
+    /// Rewrites what has come; of what is packed only the beginning.
+    fn read(&mut self, mut bytes: Bytes) -> io::Result<Vec<u8>> {
+        let mut out = Vec::new();
         match &mut self.unpack {
-            None => self.links.feed(bytes, &mut out),
+            None => self.links.feed(&bytes, &mut out),
             Some(unpack) => {
-                unpack.write_all(bytes)?;
+                let part = bytes.split_to(bytes.len().min(PACKED));
+                self.packed = bytes;
+                unpack.write_all(&part)?;
                 unpack.flush()?;
                 let plain = std::mem::take(unpack.get_mut());
                 self.links.feed(&plain, &mut out);
@@ -262,17 +297,22 @@ impl HttpBody for Page {
             if self.over {
                 return Poll::Ready(None);
             }
-            let out = match Pin::new(&mut self.body).poll_frame(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
-                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                    Ok(bytes) => self.read(&bytes)?,
-                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
-                },
-                Poll::Ready(None) => {
-                    self.over = true;
-                    std::mem::take(&mut self.links.kept)
+            let packed = std::mem::take(&mut self.packed);
+            let out = if packed.is_empty() {
+                match Pin::new(&mut self.body).poll_frame(cx) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
+                    Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                        Ok(bytes) => self.read(bytes)?,
+                        Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                    },
+                    Poll::Ready(None) => {
+                        self.over = true;
+                        std::mem::take(&mut self.links.kept)
+                    }
                 }
+            } else {
+                self.read(packed)?
             };
             if !out.is_empty() {
                 return Poll::Ready(Some(Ok(Frame::data(out.into()))));
@@ -290,7 +330,7 @@ mod tests {
     }
 
     fn page(pieces: &[&str]) -> String {
-        let mut links = Links { way: way(), kept: Vec::new(), raw: None };
+        let mut links = Links::new(way());
         let mut out = Vec::new();
         pieces.iter().for_each(|piece| links.feed(piece.as_bytes(), &mut out));
         out.append(&mut links.kept);
@@ -331,5 +371,48 @@ mod tests {
             "<script src = '/p/proxy/s.js'>x = '<a href=\"/n\">'</script><a href='/p/proxy/y'>"
         );
         assert_eq!(page(&["a < b <a href=\"/x>y\" "]), "a < b <a href=\"/x>y\" ");
+    }
+
+    #[test]
+    fn bytes_of_any_kind_pass() {
+        assert_eq!(page(&["<a\u{a0}href=/x>"]), "<a\u{a0}href=/x>");
+        assert_eq!(page(&["<a \u{a0}x=/y href=\u{2003}/x>"]), "<a \u{a0}x=/y href=/p/proxy/x>");
+        assert_eq!(page(&["<a href='/\u{e9}'>"]), "<a href='/p/proxy/\u{e9}'>");
+        let mut random = 7_u64;
+        for _ in 0..20_000 {
+            let mut bytes = b"<a href=\"/x\" src = '/y'><script>".to_vec();
+            for _ in 0..6 {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let at = usize::try_from(random >> 33).unwrap() % bytes.len();
+                let odd = [0xc2, 0xa0, b'=', b'"', b'<', b'>', b' ', b'\'', b'/', 0xff];
+                bytes[at] = odd[usize::try_from(random >> 20).unwrap() % odd.len()];
+            }
+            let (mut links, mut whole, mut pieces) = (Links::new(way()), Vec::new(), Vec::new());
+            links.feed(&bytes, &mut whole);
+            whole.append(&mut links.kept);
+            let mut links = Links::new(way());
+            bytes.chunks(3).for_each(|piece| links.feed(piece, &mut pieces));
+            pieces.append(&mut links.kept);
+            assert_eq!(whole, pieces, "{}", String::from_utf8_lossy(&bytes));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_page_is_unpacked_in_small_parts() {
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        packed.write_all(&vec![b'x'; 64 << 20]).unwrap();
+        let packed = Bytes::from(packed.finish().unwrap());
+        assert!(packed.len() > 16 << 10, "all in one piece");
+        let body: Body = http_body_util::Full::new(packed)
+            .map_err(|never: std::convert::Infallible| match never {})
+            .boxed_unsync();
+        let mut page = Page::new(body, Some(GzDecoder::new(Vec::new())), way());
+        let (mut total, mut largest) = (0, 0);
+        while let Some(frame) = page.frame().await {
+            let length = frame.unwrap().into_data().unwrap().len();
+            (total, largest) = (total + length, largest.max(length));
+        }
+        assert_eq!(total, 64 << 20);
+        assert!(largest <= 1 << 20, "{largest} bytes at once");
     }
 }

@@ -13,6 +13,7 @@ mod links;
 mod logs;
 mod review;
 mod scale;
+mod targets;
 mod token;
 mod why;
 

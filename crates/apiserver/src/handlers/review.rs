@@ -305,7 +305,7 @@ async fn decide(
         }
     }
     reasons.retain(|why| !why.is_empty());
-    Ok(told(SubjectAccessReviewStatus::new().with_allowed(false).with_reason(reasons.join(", "))))
+    Ok(told(SubjectAccessReviewStatus::new().with_allowed(false).with_reason(reasons.join("\n"))))
 }
 
 /// The fields that narrow what a review asks for.

@@ -119,7 +119,7 @@ impl Handle for Tokens {
             let token = self.signer.sign(claims).await?;
             let status = request.status_mut();
             status.set_token(token);
-            status.set_expiration_timestamp(Time::text(now + seconds));
+            status.set_expiration_timestamp(Time::text(now.saturating_add(seconds)));
             Ok(warned(asked.reply(server, &kind, (201, request.tree()))?, &call))
         })
     }
@@ -156,7 +156,7 @@ impl Tokens {
         if !(self.extends && bound.pod.is_some() && seconds == USUAL && ours) {
             return seconds;
         }
-        bound.warn_after = Some(now + seconds);
+        bound.warn_after = Some(now.saturating_add(seconds));
         self.signer.year()
     }
 }

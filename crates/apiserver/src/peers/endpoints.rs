@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use object::{Object, Status, Value, View, from_json};
+use object::{Object, Status, Value, View};
 use server::{Page, Registry, Selection, Served};
 
 use crate::bootstrap::{make, own_call};
@@ -16,9 +16,12 @@ pub(super) async fn renew(
     let name = address.to_string();
     let before = registry.get(leases, "", &name).ok();
     let generation = before.map_or(0, |own| Object::view(&own.object).metadata().generation());
-    let mut lease = tree(&format!(
-        r#"{{"apiVersion":"v1","kind":"Endpoints","metadata":{{}},"subsets":[{{"addresses":[{{"ip":"{name}"}}]}}]}}"#
-    ));
+    let mut lease = Value::object();
+    lease["apiVersion"] = "v1".into();
+    lease["kind"] = "Endpoints".into();
+    let mut subset = Value::object();
+    subset["addresses"] = [address_of(&name)].into_iter().collect();
+    lease["subsets"] = [subset].into_iter().collect();
     // Upstream's servers renew by changing something, too.
     lease["metadata"]["generation"] = (generation + 1).into();
     registry.put_own(leases, &name, lease).await
@@ -56,32 +59,56 @@ pub(super) async fn reconcile(
 }
 
 fn endpoints(all: &[String], port: u16) -> Value {
-    let mut object = tree(
-        r#"{"apiVersion":"v1","kind":"Endpoints","metadata":{"name":"kubernetes","namespace":"default",
-        "labels":{"endpointslice.kubernetes.io/skip-mirror":"true"}}}"#,
-    );
+    let mut object = kubernetes("v1", "Endpoints");
+    let labels = &mut object["metadata"]["labels"];
+    labels["endpointslice.kubernetes.io/skip-mirror"] = "true".into();
     if !all.is_empty() {
-        let address = |ip: &String| tree(&format!(r#"{{"ip":"{ip}"}}"#));
-        let mut subset =
-            tree(&format!(r#"{{"ports":[{{"name":"https","port":{port},"protocol":"TCP"}}]}}"#));
-        subset["addresses"] = all.iter().map(address).collect();
+        let mut subset = Value::object();
+        subset["ports"] = [https(port)].into_iter().collect();
+        subset["addresses"] = all.iter().map(|ip| address_of(ip)).collect();
         object["subsets"] = [subset].into_iter().collect();
     }
     object
 }
 
 fn slice(all: &[String], port: u16) -> Value {
+    let mut object = kubernetes("discovery.k8s.io/v1", "EndpointSlice");
     let family = if all.iter().any(|ip| ip.contains(':')) { "IPv6" } else { "IPv4" };
-    let mut object = tree(&format!(
-        r#"{{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","addressType":"{family}",
-        "metadata":{{"name":"kubernetes","namespace":"default",
-        "labels":{{"kubernetes.io/service-name":"kubernetes"}}}},
-        "ports":[{{"name":"https","port":{port},"protocol":"TCP"}}]}}"#
-    ));
-    let endpoint =
-        |ip: &String| tree(&format!(r#"{{"addresses":["{ip}"],"conditions":{{"ready":true}}}}"#));
+    object["addressType"] = family.into();
+    object["metadata"]["labels"]["kubernetes.io/service-name"] = "kubernetes".into();
+    object["ports"] = [https(port)].into_iter().collect();
+    let endpoint = |ip: &String| {
+        let mut endpoint = Value::object();
+        endpoint["addresses"] = [ip.as_str()].into_iter().collect();
+        endpoint["conditions"]["ready"] = true.into();
+        endpoint
+    };
     object["endpoints"] = all.iter().map(endpoint).collect();
     object
+}
+
+/// An object that is about the `kubernetes` service.
+fn kubernetes(api_version: &str, kind: &str) -> Value {
+    let mut object = Value::object();
+    object["apiVersion"] = api_version.into();
+    object["kind"] = kind.into();
+    object["metadata"]["name"] = "kubernetes".into();
+    object["metadata"]["namespace"] = "default".into();
+    object
+}
+
+fn https(port: u16) -> Value {
+    let mut object = Value::object();
+    object["name"] = "https".into();
+    object["port"] = i64::from(port).into();
+    object["protocol"] = "TCP".into();
+    object
+}
+
+fn address_of(ip: &str) -> Value {
+    let mut address = Value::object();
+    address["ip"] = ip.into();
+    address
 }
 
 /// Makes the object, or gives it these fields, unless it has them.
@@ -112,8 +139,4 @@ async fn put(
         Ok(new)
     };
     registry.change(&mut own_call(), &kind, key, "", change).await.map(drop)
-}
-
-fn tree(text: &str) -> Value {
-    from_json(text.as_bytes()).expect("addresses and numbers need no escapes")
 }

@@ -75,10 +75,12 @@ impl Peer {
         loop {
             tokio::time::sleep(AGAIN).await;
             let Some(strong) = registry.upgrade() else { return };
-            if let Err(status) = self.join(&strong).await {
+            let joined = panics::contain("peers", self.join(&strong)).await;
+            if let Ok(Err(status)) = joined {
                 warn!(error = status.message(), "others cannot be told that this server is there");
             }
-            if let Err(status) = self.identity.collect(&strong).await {
+            let collected = panics::contain("peers", self.identity.collect(&strong)).await;
+            if let Ok(Err(status)) = collected {
                 warn!(error = status.message(), "servers that are gone cannot be forgotten");
             }
         }

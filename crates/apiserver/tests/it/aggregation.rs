@@ -47,7 +47,7 @@ async fn callers_are_not_sent_elsewhere() {
         }
     })
     .await;
-    for (rejects, code) in [(true, 503), (false, 302)] {
+    for (rejects, code) in [(true, 502), (false, 302)] {
         let cluster =
             with(|flags| flags.whole.aggregator_reject_forwarding_redirect = rejects).await;
         let admin = cluster.admin();

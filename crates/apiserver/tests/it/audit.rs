@@ -371,3 +371,25 @@ async fn large_events_lose_their_objects() {
     let said = refused(&|flags| flags.audit.audit_webhook_truncate_max_event_size = usize::MAX);
     assert!(said.contains("--audit-webhook-truncate-max-event-size"), "{said}");
 }
+
+/// Where nothing may happen that cannot be told, a request is refused when the disk is full.
+#[tokio::test]
+async fn what_cannot_be_told_does_not_happen_where_that_is_asked_for() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let policy = folder.path().join("policy");
+    fs::write(&policy, EVERYTHING.replace("omitStages: [RequestReceived]\n", "")).unwrap();
+    for (mode, passes) in [("blocking", true), ("blocking-strict", false)] {
+        let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+            flags.audit_policy_file = Some(policy.clone());
+            flags.audit_log_path = Some("/dev/full".into());
+            flags.audit.audit_log_mode = mode.to_owned();
+        })
+        .await;
+        let made = of::<ConfigMap>(&cluster.admin()).create(config_map("a")).await;
+        assert_eq!(made.is_ok(), passes, "{mode}: {made:?}");
+        if !passes {
+            let said = crate::message(made);
+            assert_eq!(said, "Internal error occurred: failed to store audit event");
+        }
+    }
+}

@@ -6,7 +6,7 @@ use api::{
     admissionregistration::{
         MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
     },
-    core::{Endpoints, Node, Pod, Service},
+    core::{Node, Pod},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
@@ -143,15 +143,37 @@ async fn kubelet_certificate_authority() {
 async fn the_root_behind_a_proxy_has_a_slash() {
     let cluster = Cluster::start().await;
     let admin = cluster.admin();
-    let service = r#"{"metadata":{"name":"s"},"spec":{"ports":[{"port":80}]}}"#;
-    of::<Service>(&admin).create(tree(service)).await.unwrap();
-    let endpoints = r#"{"metadata":{"name":"s"},
-        "subsets":[{"addresses":[{"ip":"192.0.2.9"}],"ports":[{"port":80}]}]}"#;
-    of::<Endpoints>(&admin).create(tree(endpoints)).await.unwrap();
-    let path = "/api/v1/namespaces/default/services/s/proxy";
+    default_account(&admin).await;
+    of::<Pod>(&admin).create(pod("p", "n1")).await.unwrap();
+    let status = r#"{"status":{"podIP":"192.0.2.9","podIPs":[{"ip":"192.0.2.9"}]}}"#;
+    let key = Key::new("default", "p");
+    of::<Pod>(&admin).patch_status(&key, &Patch::Merge(tree(status))).await.unwrap();
+    let path = "/api/v1/namespaces/default/pods/p/proxy";
     let asked = format!("{path}?a=b");
     let answer = admin.request(Method::GET, &asked, HeaderMap::new(), Bytes::new()).await.unwrap();
     assert_eq!(answer.status.as_u16(), 301);
     let place = answer.headers.get("location").expect("it says where").to_str().unwrap();
     assert_eq!(place, format!("{path}/?a=b"));
+}
+
+/// A kubelet knows options by names of its own: who uses those would show plugins nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kubelet_is_asked_for_nothing_that_plugins_have_not_seen() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let seen = asked.clone();
+    let kubelet = Backend::start(move |path, _| {
+        seen.lock().unwrap().push(path.to_owned());
+        tree("{}")
+    })
+    .await;
+    let cluster = Cluster::start().await;
+    with_kubelet(&kubelet, &cluster).await;
+    let admin = cluster.admin();
+    let pods = "/api/v1/namespaces/default/pods/p";
+    let hidden = "exec?command=ls&input=1&output=1&error=1&%69nput=1&tty=FALSE&stdin=false&x=y";
+    for path in [format!("{pods}/{hidden}"), format!("{pods}/portforward?port=22&ports=80")] {
+        ask(&admin, Method::POST, &path).await;
+    }
+    let asked = asked.lock().unwrap().clone();
+    assert_eq!(asked, ["/exec/default/p/c?command=ls", "/portforward/default/p?port=80"]);
 }

@@ -1,6 +1,9 @@
 //! Who calls, and what they may do.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
+};
 
 use api::{
     authentication::TokenReview,
@@ -10,7 +13,7 @@ use api::{
 use bytes::Bytes;
 use client::{Auth, Client, Delete, Patch, Selection};
 use http::{HeaderMap, Method};
-use object::{Key, SystemClock};
+use object::{Clock, Key, SystemClock};
 use testkit::Cluster;
 
 use crate::{code, default_account, of, pod, tree};
@@ -43,7 +46,23 @@ async fn nobody_reads_health_and_version_only() {
     for path in ["/healthz", "/livez", "/readyz", "/version"] {
         assert_eq!(get(&nobody, path).await, 200, "{path}");
     }
-    for path in ["/api/v1/pods", "/metrics", "/tiphys/why", "/openapi/v2", "/apis"] {
+    for path in [
+        "/api/v1/pods",
+        "/metrics",
+        "/metrics/slis",
+        "/tiphys/why",
+        "/openapi/v2",
+        "/apis",
+        "/debug/pprof/",
+        "/debug/flags/v",
+        "/debug/api_priority_and_fairness/dump_queues",
+        "/configz",
+        "/flagz",
+        "/statusz",
+        "/logs/",
+        "//logs/",
+        "/%6cogs/",
+    ] {
         assert_eq!(get(&nobody, path).await, 403, "{path}");
     }
 }
@@ -89,6 +108,43 @@ async fn a_token_dies_with_its_pod() {
     let now = Delete { grace_seconds: Some(0), ..Delete::default() };
     pods.delete(&Key::new("default", "p"), &now).await.unwrap();
     assert_eq!(get(&account, "/api").await, 401);
+}
+
+/// Something keeps the pod there; its token does not live on with it.
+#[tokio::test]
+async fn a_token_dies_when_its_pod_should_be_gone() {
+    let clock = Arc::new(Moving(AtomicI64::new(SystemClock.now())));
+    let cluster = Cluster::start_flags(clock.clone(), |_| {}).await;
+    let admin = cluster.admin();
+    default_account(&admin).await;
+    let pods = of::<Pod>(&admin);
+    let mut kept = pod("p", "");
+    kept["metadata"]["finalizers"] = ["example.com/keep"].into_iter().collect();
+    let made = pods.create(kept).await.unwrap();
+    let uid = made["metadata"]["uid"].as_str().unwrap();
+    let request = tree(&format!(
+        r#"{{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{{
+        "boundObjectRef":{{"apiVersion":"v1","kind":"Pod","name":"p","uid":"{uid}"}}}}}}"#
+    ));
+    let given = of::<ServiceAccount>(&admin);
+    let given = given.create_sub(&Key::new("default", "default"), "token", &request).await.unwrap();
+    let token = given["status"]["token"].as_str().unwrap().to_owned();
+    let account = cluster.showing(Auth::Token(token));
+    let now = Delete { grace_seconds: Some(0), ..Delete::default() };
+    pods.delete(&Key::new("default", "p"), &now).await.unwrap();
+    assert_eq!(get(&account, "/api").await, 200, "it may still say farewell");
+    clock.0.fetch_add(120, Ordering::SeqCst);
+    assert_eq!(get(&account, "/api").await, 401);
+}
+
+/// A clock that a test moves, in seconds.
+#[derive(Debug)]
+struct Moving(AtomicI64);
+
+impl Clock for Moving {
+    fn now(&self) -> i64 {
+        self.0.load(Ordering::SeqCst)
+    }
 }
 
 #[tokio::test]
@@ -222,9 +278,10 @@ async fn a_kubelet_reads_only_what_its_pods_use() {
     let claim = r#"{"metadata":{"name":"c"},"spec":{"accessModes":["ReadWriteOnce"],"volumeName":"used",
         "storageClassName":"","resources":{"requests":{"storage":"1"}}}}"#;
     of::<api::core::PersistentVolumeClaim>(&admin).create(tree(claim)).await.unwrap();
-    for name in ["used", "other"] {
+    for (name, claim) in [("used", "c"), ("other", "d")] {
         let volume = tree(&format!(
             r#"{{"metadata":{{"name":"{name}"}},"spec":{{"capacity":{{"storage":"1"}},
+            "claimRef":{{"namespace":"default","name":"{claim}"}},
             "accessModes":["ReadWriteOnce"],"hostPath":{{"path":"/x"}}}}}}"#
         ));
         of::<api::core::PersistentVolume>(&admin).create(volume).await.unwrap();

@@ -72,3 +72,107 @@ async fn alice(cluster: &Cluster) -> Client {
     let config = Config::pipe(cluster.running.pipe(alice)).timeout(Duration::from_millis(900));
     Client::new(config)
 }
+
+/// What watches could go back to is limited by what it takes, not by how many changes it was.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_objects_are_forgotten_sooner() {
+    let cluster = Cluster::start().await;
+    let maps = of::<ConfigMap>(&cluster.admin());
+    let mut map = maps.create(config_map("large")).await.unwrap();
+    let first = crate::revision(&map);
+    for n in 0..100_u8 {
+        map["data"]["k"] = char::from(b'a' + n % 26).to_string().repeat(1 << 20).into();
+        map = maps.update(map).await.unwrap();
+    }
+    let watch = maps.watch(&client::Selection::default(), client::Start::After(first)).await;
+    let told = match watch {
+        Err(error) => Err(error),
+        Ok(mut watch) => watch.next().await.map(drop),
+    };
+    assert_eq!(code(told), 410, "100 MiB were kept");
+}
+
+/// Sends bodies side by side; how long the slowest of a neighbour's requests took meanwhile.
+async fn beside(cluster: &Cluster, path: &str, bodies: Vec<String>) -> (Vec<u16>, Duration) {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let mut asking = tokio::task::JoinSet::new();
+    for body in bodies {
+        let (client, path, headers) = (cluster.admin(), path.to_owned(), headers.clone());
+        asking.spawn(async move {
+            let answer = client.request(Method::POST, &path, headers, Bytes::from(body)).await;
+            answer.expect("an answer").status.as_u16()
+        });
+    }
+    let (mut codes, mut slowest) = (Vec::new(), Duration::ZERO);
+    let neighbour = cluster.admin();
+    loop {
+        let before = std::time::Instant::now();
+        let answer = neighbour.request(Method::GET, "/api", HeaderMap::new(), Bytes::new()).await;
+        assert_eq!(answer.expect("an answer").status, 200);
+        slowest = slowest.max(before.elapsed());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        while let Some(code) = asking.try_join_next() {
+            codes.push(code.expect("no panic"));
+        }
+        if asking.is_empty() {
+            return (codes, slowest);
+        }
+    }
+}
+
+/// Patterns that take long to compile, each of them another.
+fn patterns(count: usize) -> impl Iterator<Item = String> {
+    (0..count).map(|n| format!("^.{{0,{}}}x$", 500 + n % 400))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "its bounds hold for an optimised build: cargo test --release"]
+async fn patterns_by_the_thousand_keep_nobody_waiting() {
+    let cluster = Cluster::start().await;
+    let crd = |n: usize| {
+        let property = |(at, pattern): (usize, String)| {
+            format!(r#""p{at}":{{"type":"string","pattern":"{pattern}y{n}"}}"#)
+        };
+        let properties: Vec<_> = patterns(1_500).enumerate().map(property).collect();
+        format!(
+            r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
+            "metadata":{{"name":"things{n}.kit.example.com"}},"spec":{{"group":"kit.example.com",
+            "scope":"Namespaced","names":{{"plural":"things{n}","kind":"Thing{n}"}},"versions":[
+            {{"name":"v1","served":true,"storage":true,"schema":{{"openAPIV3Schema":{{"type":"object",
+            "properties":{{{}}}}}}}}}]}}}}"#,
+            properties.join(",")
+        )
+    };
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let (codes, slowest) = beside(&cluster, path, (0..3).map(crd).collect()).await;
+    assert_eq!(codes, [422; 3], "they ask for too much");
+    assert!(slowest < Duration::from_secs(4), "somebody else has waited for {slowest:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn expressions_by_the_hundred_keep_nobody_waiting() {
+    let cluster = Cluster::start().await;
+    let claim = |n: usize| {
+        let selector = |pattern: String| {
+            format!(r#"{{"cel":{{"expression":"device.driver.matches('{pattern}{n}')"}}}}"#)
+        };
+        let request = |at: usize| {
+            let selectors: Vec<_> = patterns(400).skip(at * 32).take(32).map(selector).collect();
+            format!(
+                r#"{{"name":"r{at}","exactly":{{"deviceClassName":"c","selectors":[{}]}}}}"#,
+                selectors.join(",")
+            )
+        };
+        let requests: Vec<_> = (0..12).map(request).collect();
+        format!(
+            r#"{{"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{{"name":"c{n}"}},
+            "spec":{{"devices":{{"requests":[{}]}}}}}}"#,
+            requests.join(",")
+        )
+    };
+    let path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
+    let (codes, slowest) = beside(&cluster, path, (0..3).map(claim).collect()).await;
+    assert!(codes.iter().all(|code| matches!(code, 201 | 422)), "{codes:?}");
+    assert!(slowest < Duration::from_secs(4), "somebody else has waited for {slowest:?}");
+}

@@ -3,8 +3,11 @@
 use std::{
     fs,
     path::PathBuf,
-    sync::{Arc, Mutex},
-    time::Duration,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
 };
 
 use apiserver::Flags;
@@ -29,6 +32,10 @@ struct Provider {
     key: Arc<Mutex<Key>>,
     /// What is told at `/groups`: another token.
     groups: Arc<Mutex<String>>,
+    /// Whether its keys come late.
+    slow: Arc<AtomicBool>,
+    /// How often somebody has asked for them.
+    asked: Arc<AtomicUsize>,
 }
 
 impl Provider {
@@ -37,7 +44,15 @@ impl Provider {
         let (shown, url) = (key.clone(), Arc::new(Mutex::new(String::new())));
         let (own, groups) = (url.clone(), Arc::new(Mutex::new(String::new())));
         let told = groups.clone();
+        let (slow, asked) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+        let (late, count) = (slow.clone(), asked.clone());
         let backend = Backend::start(move |path, _| {
+            if path == "/keys" {
+                count.fetch_add(1, SeqCst);
+                if late.load(SeqCst) {
+                    std::thread::sleep(Duration::from_secs(6));
+                }
+            }
             let key = shown.lock().unwrap();
             let (keys, own) = (std::slice::from_ref(key.public()), own.lock().unwrap());
             let text = match path {
@@ -52,7 +67,7 @@ impl Provider {
         })
         .await;
         *url.lock().unwrap() = backend.url("");
-        Self { backend, key, groups }
+        Self { backend, key, groups, slow, asked }
     }
 
     fn url(&self) -> String {
@@ -174,6 +189,34 @@ async fn a_new_key_of_the_issuer_is_found() {
     let new = provider.token(claims);
     until(async || who(&cluster, &new).await.is_some()).await;
     assert_eq!(who(&cluster, &old).await, None, "its key is no longer published");
+}
+
+/// Tokens that nobody has signed make the server ask the issuer, which takes its time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn who_is_known_does_not_wait_for_the_issuer() {
+    let (provider, folder) = (Provider::start().await, TempDir::new().unwrap());
+    let cluster = Arc::new(with(|flags| provider.flags(&folder, flags)).await);
+    let known = provider.token(r#"{"sub":"jane","aud":"me"}"#);
+    assert!(who(&cluster, &known).await.is_some());
+    *provider.key.lock().unwrap() = Key::generate().unwrap();
+    let forged = provider.token(r#"{"sub":"jane","aud":"me"}"#);
+    *provider.key.lock().unwrap() = Key::generate().unwrap();
+    provider.slow.store(true, SeqCst);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let asked = provider.asked.load(SeqCst);
+    let mut forgers = tokio::task::JoinSet::new();
+    for _ in 0..20 {
+        let (cluster, forged) = (cluster.clone(), forged.clone());
+        forgers.spawn(async move { who(&cluster, &forged).await });
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let before = Instant::now();
+    assert!(who(&cluster, &known).await.is_some());
+    assert!(before.elapsed() < Duration::from_secs(3), "{:?}", before.elapsed());
+    while let Some(forger) = forgers.join_next().await {
+        assert_eq!(forger.unwrap(), None);
+    }
+    assert_eq!(provider.asked.load(SeqCst), asked + 1, "all wait for one answer");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -33,13 +33,16 @@ impl Clock for Late {
 const DAY: i64 = 24 * 3600;
 
 /// A server behind a port.
-struct Served {
+pub(crate) struct Served {
     running: Running,
     folder: TempDir,
 }
 
 impl Served {
-    async fn start(clock: Arc<dyn Clock>, change: impl FnOnce(&mut Flags, &Path)) -> Self {
+    pub(crate) async fn start(
+        clock: Arc<dyn Clock>,
+        change: impl FnOnce(&mut Flags, &Path),
+    ) -> Self {
         let folder = TempDir::new().unwrap();
         let mut flags =
             Flags { advertise_address: Some([192, 0, 2, 10].into()), ..Flags::new(folder.path()) };
@@ -77,7 +80,7 @@ impl Served {
     }
 
     /// A new client that shows a certificate and says more in headers.
-    fn client(&self, pair: &Pair, headers: &[(&'static str, &str)]) -> Client {
+    pub(crate) fn client(&self, pair: &Pair, headers: &[(&'static str, &str)]) -> Client {
         let pem = |text: String| Pem::Data(text.into_bytes());
         let tls = Tls {
             authorities: Some(pem(self.authority().certificate_pem())),

@@ -26,8 +26,9 @@ fn illegal(error: &str) -> Error {
 fn find<'a>(context: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let [text, pattern] = args else { return Err(Error::no_overload()) };
     let (text, pattern) = (text_of(text)?, text_of(pattern)?);
-    let regex = context.patterns.get(pattern).map_err(|error| illegal(&error))?;
-    Ok(Value::text(regex.find(text).map(|found| found.as_str()).unwrap_or_default()))
+    let regex = context.pattern(pattern)?.map_err(|error| illegal(&error))?;
+    let found = regex.find(text).map_err(|why| Error::new(why.to_string()))?;
+    Ok(Value::text(found.unwrap_or_default()))
 }
 
 fn find_all<'a>(context: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
@@ -36,8 +37,8 @@ fn find_all<'a>(context: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a
         [text, pattern, most] => (text_of(text)?, text_of(pattern)?, int_of(most)?),
         _ => return Err(Error::no_overload()),
     };
-    let regex = context.patterns.get(pattern).map_err(|error| illegal(&error))?;
+    let regex = context.pattern(pattern)?.map_err(|error| illegal(&error))?;
     let most = usize::try_from(most).unwrap_or(usize::MAX);
-    let found = regex.find_iter(text).take(most).map(|found| Value::text(found.as_str()));
-    Ok(Value::list(found.collect()))
+    let found = regex.find_all(text, most).map_err(|why| Error::new(why.to_string()))?;
+    Ok(Value::list(found.into_iter().map(Value::text).collect()))
 }

@@ -129,7 +129,9 @@ fn change<'a>(args: &[Value<'a>], how: fn(&str) -> String) -> Outcome<'a> {
 fn matches<'a>(context: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let [text, pattern] = args else { return Err(Error::no_overload()) };
     let (text, pattern) = (text_of(text)?, text_of(pattern)?);
-    Ok(Value::Bool(context.patterns.regex(pattern)?.is_match(text)))
+    let regex = context.pattern(pattern)?.map_err(Error::new)?;
+    let found = regex.is_match(text).map_err(|why| Error::new(why.to_string()))?;
+    Ok(Value::Bool(found))
 }
 
 fn out_of_range(index: i64) -> Error {

@@ -14,8 +14,8 @@ use crate::{
 /// What a policy calls a value.
 pub(super) type Declared = (Arc<str>, Expression);
 
-/// How many variables may wait for each other.
-const DEEPEST: u32 = 200;
+/// How deep the expressions of variables may nest that wait for each other, together.
+const DEEPEST: usize = 400;
 
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
@@ -25,7 +25,7 @@ pub(super) struct Session<'a> {
     declared: &'a [Declared],
     values: Vec<OnceCell<Result<Value<'a>, Error>>>,
     spent: Cell<u64>,
-    depth: Cell<u32>,
+    depth: Cell<usize>,
 }
 
 impl<'a> Session<'a> {
@@ -70,10 +70,10 @@ impl<'a> Session<'a> {
         };
         let program = expression.program.as_ref().map_err(|error| failed("compile", error))?;
         let depth = self.depth.get();
-        if depth > DEEPEST {
+        if depth + program.height() > DEEPEST {
             return Err(failed("evaluate", &"too many variables need each other"));
         }
-        self.depth.set(depth + 1);
+        self.depth.set(depth + program.height());
         let (outcome, cost) = program.evaluate(bindings, CALL_LIMIT);
         self.depth.set(depth);
         self.spent.set(self.spent.get().saturating_add(cost));

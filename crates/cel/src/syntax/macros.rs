@@ -16,6 +16,9 @@ pub(crate) struct Macros {
 
 /// The variable of a fold that runs over nothing.
 const UNUSED: &str = "#unused";
+/// How many nodes an expression may have. Some macros copy what they are called on, so that a
+/// chain of them would double it with every link.
+const MOST_NODES: usize = 250_000;
 const SORT_INPUT: &str = "@__sortBy_input__";
 
 /// A message, and the node that it is about.
@@ -200,6 +203,11 @@ impl Maker<'_, '_> {
         };
         let name = name.clone();
         let target = target.unwrap_or_default();
+        let mut nodes = self.parser.ast.places.len();
+        target.walk(&mut |_| nodes += 1);
+        if nodes > MOST_NODES {
+            return Err((target.id, format!("expression node limit exceeded: {MOST_NODES}")));
+        }
         let again = self.copy(&target);
         let init = self.member_call("value", again);
         let bound = self.bound(name, init, result);

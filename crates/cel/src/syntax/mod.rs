@@ -22,6 +22,9 @@ const LONGEST: usize = 100_000;
 /// Texts that nest deeper get a stack of their own.
 const DEEP: usize = 40;
 const STACK: usize = 64 << 20;
+/// How deep the parts of an expression may nest when macros are expanded: what checks it,
+/// estimates its cost and evaluates it recurses, on whatever stack it is called.
+const DEEPEST: usize = 400;
 
 /// Parses `source`, macros expanded.
 pub(crate) fn parse(source: &str, macros: Macros) -> Result<Ast, Errors> {
@@ -39,7 +42,14 @@ pub(crate) fn parse(source: &str, macros: Macros) -> Result<Ast, Errors> {
     let ast = Ast { root: Expr::default(), places: vec![None] };
     let cursor = Cursor::new(&text, tokens, gaps, problems);
     let mut parser = Parser { cursor, ast, macros, partial: None };
-    parser.ast.root = with_stack(deep, || parser.start());
+    parser.ast.root = with_stack(deep, || {
+        let root = parser.start();
+        if root.exceeds(DEEPEST) {
+            parser.cursor.problems.add(None, "expression recursion limit exceeded: 250");
+            return Expr::default();
+        }
+        root
+    });
     if parser.cursor.problems.is_empty() {
         Ok(parser.ast)
     } else {

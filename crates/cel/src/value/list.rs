@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Value, equal, from_tree};
+use super::{Made, Value, deepest, equal, from_tree};
 use crate::{
     error::Error,
     node::{Merge, Node},
@@ -16,12 +16,13 @@ pub enum List<'a> {
         node: Option<&'a Node>,
         merge: &'a Merge,
     },
-    Made(Arc<Vec<Value<'a>>>),
+    Made(Arc<Made<Vec<Value<'a>>>>),
 }
 
 impl<'a> From<Vec<Value<'a>>> for List<'a> {
     fn from(items: Vec<Value<'a>>) -> Self {
-        Self::Made(Arc::new(items))
+        let deepest = deepest(items.iter());
+        Self::Made(Arc::new(Made::new(items, deepest)))
     }
 }
 
@@ -55,7 +56,9 @@ impl<'a> List<'a> {
         let merge = if let Self::Tree { merge, .. } = &self { *merge } else { &Merge::Atomic };
         if let (Merge::Atomic, Self::Made(mut items)) = (merge, self.clone()) {
             drop(self);
-            Arc::make_mut(&mut items).extend(other.values()?);
+            let more = other.values()?;
+            let deepest = deepest(more.iter());
+            Arc::make_mut(&mut items).change(deepest, |items| items.extend(more));
             return Ok(Self::Made(items));
         }
         let mut items = self.values()?;

@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, collections::BTreeMap, fmt, sync::Arc};
 
-use super::{Text, Value, equal, from_tree};
+use super::{Made, Text, Value, deepest, equal, from_tree};
 use crate::{error::Error, node::Node};
 
 #[derive(Clone, Debug)]
@@ -11,9 +11,9 @@ pub enum Map<'a> {
         tree: &'a object::Value,
         node: Option<&'a Node>,
     },
-    Made(Arc<BTreeMap<Key<'a>, Value<'a>>>),
+    Made(Arc<Made<BTreeMap<Key<'a>, Value<'a>>>>),
     /// Whatever is not in it is an empty map.
-    Open(Arc<BTreeMap<Key<'a>, Value<'a>>>),
+    Open(Arc<Made<BTreeMap<Key<'a>, Value<'a>>>>),
 }
 
 /// What an entry may be found by. Numbers that are equal are the same key.
@@ -90,11 +90,18 @@ impl fmt::Display for Key<'_> {
 
 impl<'a> From<BTreeMap<Key<'a>, Value<'a>>> for Map<'a> {
     fn from(entries: BTreeMap<Key<'a>, Value<'a>>) -> Self {
-        Self::Made(Arc::new(entries))
+        let deepest = deepest(entries.values());
+        Self::Made(Arc::new(Made::new(entries, deepest)))
     }
 }
 
 impl<'a> Map<'a> {
+    /// A map in which whatever is not in it is an empty map.
+    pub(crate) fn open(entries: BTreeMap<Key<'a>, Value<'a>>) -> Self {
+        let deepest = deepest(entries.values());
+        Self::Open(Arc::new(Made::new(entries, deepest)))
+    }
+
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Tree { tree, .. } => tree.entries().len(),
@@ -153,13 +160,15 @@ impl<'a> Map<'a> {
                         entries.insert(key, value?);
                     }
                 }
-                Arc::new(entries)
+                let deepest = deepest(entries.values());
+                Arc::new(Made::new(entries, deepest))
             }
         };
         if entries.contains_key(&key) {
             return Err(Error::new(format!("insert failed: key {key} already exists")));
         }
-        Arc::make_mut(&mut entries).insert(key, value);
+        let height = value.height();
+        Arc::make_mut(&mut entries).change(height, |entries| drop(entries.insert(key, value)));
         Ok(Self::Made(entries))
     }
 

@@ -2,6 +2,7 @@
 //! reference into the tree, with the schema that says how to read it.
 
 mod compare;
+mod height;
 mod list;
 mod map;
 mod moment;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 pub(crate) use self::{
     compare::{compare, equal},
+    height::{Made, deepest},
     list::List,
     map::{Key, Map},
     moment::{Civil, Moment, NANOS, duration_text, parse_duration},
@@ -51,6 +53,15 @@ pub enum Value<'a> {
 pub struct Message<'a> {
     pub name: Arc<str>,
     pub fields: Vec<(Arc<str>, Value<'a>)>,
+    /// How deep the deepest field nests.
+    pub(crate) deepest: u16,
+}
+
+impl<'a> Message<'a> {
+    pub(crate) fn new(name: Arc<str>, fields: Vec<(Arc<str>, Value<'a>)>) -> Self {
+        let deepest = deepest(fields.iter().map(|(_, value)| value));
+        Self { name, fields, deepest }
+    }
 }
 
 impl<'a> Value<'a> {

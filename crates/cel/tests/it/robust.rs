@@ -72,3 +72,83 @@ fn noise_never_panics() {
         drop(environment.compile(&text));
     }
 }
+
+fn compiled(source: &str) -> Result<(), String> {
+    let environment = Arc::new(Environment::new().with_variable("self", Type::Dyn));
+    let tree = from_json(br#"{"a": {"a": 1}}"#).expect("valid");
+    let program = environment.compile(source).map_err(|error| error.to_string())?;
+    let bindings = Bindings::new().tree("self", &tree, None).expect("no schema");
+    let _ = program.cost();
+    let value = program.evaluate(&bindings, 1_000_000).0.map_err(|error| error.to_string())?;
+    value.to_tree().map(drop).map_err(|error| error.to_string())
+}
+
+/// Each rule of the grammar may nest 250 levels, and all of them within each other.
+#[test]
+fn expressions_nest_as_deep_as_a_small_stack_bears() {
+    let nested = |open: &str, inner: &str, close: &str, depth: usize| {
+        format!("{}{inner}{}", open.repeat(depth), close.repeat(depth))
+    };
+    let mut refused = 0;
+    for depth in (10..250).step_by(24) {
+        let all = "[1].all(x, ";
+        for source in [
+            nested("[", "1", "]", depth),
+            nested("(", "1", ")", depth),
+            nested("{1: ", "1", "}", depth),
+            nested("", "1", " + 1", depth),
+            nested("", "self", ".a", depth),
+            nested("1 == 2 ? 1 : ", "1", "", depth),
+            nested("size(", "[1]", ") + size([1])", depth),
+            nested(all, "true", ")", depth),
+            nested(all, &nested("[", &nested("", "1", " + 1", depth), "]", depth), ")", depth),
+            nested("optional.of(", "1", ")", depth),
+            nested("", "optional.of(1)", ".optMap(x, x)", depth),
+            nested("", "[1]", ".map(x, [[x]])", depth),
+        ] {
+            refused += usize::from(compiled(&source).is_err());
+        }
+    }
+    assert!(refused > 0);
+}
+
+/// Each link copies what it is called on.
+#[test]
+fn a_chain_of_copies_does_not_double_without_end() {
+    let source = format!("optional.of(1){}", ".optMap(x, x)".repeat(200));
+    let before = std::time::Instant::now();
+    let why = compiled(&source).expect_err("2^200 nodes");
+    assert!(why.contains("limit exceeded"), "{why}");
+    assert!(before.elapsed().as_secs() < 20, "{:?}", before.elapsed());
+}
+
+/// Each link makes the value deeper by all of its brackets.
+#[test]
+fn a_value_that_is_made_link_by_link_stays_shallow() {
+    let (open, close) = ("[".repeat(100), "]".repeat(100));
+    let links =
+        |count: usize| format!("[1]{}", format!(".map(x, {open}dyn(x){close})").repeat(count));
+    assert_eq!(compiled(&links(1)), Ok(()));
+    let why = compiled(&links(40)).expect_err("4,000 levels");
+    assert!(why.contains("max depth"), "{why}");
+    let optional = "optional.of(".repeat(30);
+    let links = format!("[1]{}", format!(".map(x, {optional}dyn(x){})", ")".repeat(30)).repeat(60));
+    assert!(compiled(&links).is_err());
+}
+
+/// Each link has a type that is twice as large.
+#[test]
+fn a_type_that_doubles_link_by_link_is_refused() {
+    let source = format!("[1]{}", ".map(x, {x: x})".repeat(60));
+    let before = std::time::Instant::now();
+    assert!(compiled(&source).is_err());
+    assert!(before.elapsed().as_secs() < 20, "{:?}", before.elapsed());
+}
+
+#[test]
+fn many_calls_are_checked_in_time() {
+    let source = format!("[{}].size() > 0", vec!["self.a==1"; 9_000].join(","));
+    let before = std::time::Instant::now();
+    assert_eq!(compiled(&source), Ok(()));
+    assert!(before.elapsed().as_secs() < 20, "{:?}", before.elapsed());
+}

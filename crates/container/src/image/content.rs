@@ -14,9 +14,10 @@ use std::{
 use super::{
     Digest, Error, Result, Usage,
     digest::Hashing,
-    layer::{self, LIMITS},
+    layer::{self, Limits},
     manifest::LARGEST_DOCUMENT,
     root::Root,
+    space::Reserving,
 };
 
 #[derive(Debug)]
@@ -47,7 +48,7 @@ impl AsRef<Path> for Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        let _ = discard(&self.0); // mostly it has been placed; else the next start tries again
+        let _ = sys::tree::remove(&self.0); // mostly it has been placed; else the next start tries again
     }
 }
 
@@ -63,7 +64,7 @@ impl Content {
             |_| io::Error::other(format!("{} is in use by another process", dir.display())),
         )?;
         for left in fs::read_dir(dir.join("ingest"))? {
-            discard(&left?.path())?;
+            sys::tree::remove(&left?.path())?;
         }
         Ok(Self { dir: dir.to_owned(), next: AtomicU64::new(0), _lock: lock })
     }
@@ -105,7 +106,8 @@ impl Content {
     /// Takes in all that `from` holds, at most `limit` bytes of it.
     pub(super) fn copy_in(&self, from: &mut impl Read, limit: u64) -> Result<(Digest, u64)> {
         let path = self.temporary();
-        let mut file = Hashing::new(File::create(&path)?, limit);
+        let mut file =
+            Hashing::new(Reserving::new(File::create(&path)?, File::open(&self.dir)?)?, limit);
         io::copy(from, &mut file)?;
         file.flush()?;
         let (_, digest, size) = file.finish();
@@ -127,14 +129,27 @@ impl Content {
         Ok(bytes)
     }
 
-    /// Unpacks a blob, which must be the layer `diff`, on top of `below` (nearest last).
-    pub(super) fn unpack(&self, blob: &Digest, diff: &Digest, below: &[Digest]) -> Result<Usage> {
+    /// What an image of these layers may cost.
+    pub(super) fn limits_of<'a>(&self, layers: impl Iterator<Item = &'a Digest>) -> Limits {
+        let size = |blob| fs::metadata(self.blob(blob)).map_or(0, |meta| meta.len());
+        Limits::of_compressed(layers.map(size).fold(0, u64::saturating_add))
+    }
+
+    /// Unpacks a blob, which must be the layer `diff`, on top of `below` (nearest last). What it costs is taken off
+    /// the limits.
+    pub(super) fn unpack(
+        &self,
+        blob: &Digest,
+        diff: &Digest,
+        below: &[Digest],
+        limits: &mut Limits,
+    ) -> Result<Usage> {
         let path = self.temporary();
         fs::create_dir(&path)?;
         let file =
             File::open(self.blob(blob)).map_err(|_| Error::NotFound(format!("layer {blob}")))?;
         let root = Root::open(&path, below.iter().rev().map(|chain| self.layer(chain)).collect())?;
-        let (found, usage) = layer::unpack(file, &root, LIMITS)?;
+        let (found, usage) = layer::unpack(file, &root, limits)?;
         if found != *diff {
             return Err(Error::malformed(format!(
                 "layer {blob} holds {found}, its image says {diff}"
@@ -167,13 +182,5 @@ impl Content {
             }
         }
         Ok(())
-    }
-}
-
-fn discard(path: &Path) -> io::Result<()> {
-    if path.is_dir() && !path.is_symlink() {
-        fs::remove_dir_all(path)
-    } else {
-        fs::remove_file(path)
     }
 }

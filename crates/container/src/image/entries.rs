@@ -13,7 +13,9 @@ use tar::{EntryType, Header, PaxExtensions};
 use super::{Error, Result};
 
 const BLOCK: u64 = 512;
+/// Of all that stands before one entry.
 const LONGEST_EXTENSION: u64 = 1 << 20;
+const OVERSIZED: &str = "archive entry with an oversized name or extended header";
 
 #[derive(Debug)]
 pub(super) struct Entry {
@@ -37,6 +39,8 @@ pub(super) struct Entries<R> {
 /// What the extension headers before an entry said about it.
 #[derive(Default)]
 struct Extensions {
+    /// Bytes of all headers so far.
+    length: u64,
     path: Option<Vec<u8>>,
     link: Option<Vec<u8>>,
     size: Option<u64>,
@@ -61,7 +65,14 @@ impl<R: Read> Entries<R> {
                 None => number(&header.as_old().size, || header.entry_size())?,
             };
             self.expect(size);
-            match header.entry_type() {
+            let kind = header.entry_type();
+            if kind.is_gnu_longname() || kind.is_gnu_longlink() || kind.is_pax_local_extensions() {
+                extensions.length = extensions.length.saturating_add(size);
+                if extensions.length > LONGEST_EXTENSION {
+                    return Err(Error::malformed(OVERSIZED));
+                }
+            }
+            match kind {
                 EntryType::GNULongName => extensions.path = Some(self.extension()?),
                 EntryType::GNULongLink => extensions.link = Some(self.extension()?),
                 EntryType::XHeader => extensions.read_pax(&self.extension()?)?,
@@ -90,7 +101,7 @@ impl<R: Read> Entries<R> {
 
     /// Passes over what the caller did not read of the last entry.
     fn skip(&mut self) -> Result<()> {
-        let rest = self.left + self.padding;
+        let rest = self.left.saturating_add(self.padding);
         self.expect(0);
         if io::copy(&mut (&mut self.reader).take(rest), &mut io::sink())? < rest {
             return Err(Error::malformed("archive ends within an entry"));
@@ -127,9 +138,7 @@ impl<R: Read> Entries<R> {
 
     fn extension(&mut self) -> Result<Vec<u8>> {
         if self.left > LONGEST_EXTENSION {
-            return Err(Error::malformed(
-                "archive entry with an oversized name or extended header",
-            ));
+            return Err(Error::malformed(OVERSIZED));
         }
         let mut bytes = Vec::new();
         self.read_to_end(&mut bytes)?;
@@ -272,6 +281,35 @@ mod tests {
         let mut entries = Entries::new(&header.as_bytes()[..]);
         entries.next().expect("header is valid");
         assert!(entries.next().is_err(), "ends within the entry");
+    }
+
+    #[test]
+    fn sizes_that_overflow_and_headers_without_end() {
+        let pax = |record: &str| {
+            let mut header = Header::new_ustar();
+            header.set_entry_type(EntryType::XHeader);
+            header.set_size(record.len() as u64);
+            header.set_cksum();
+            let mut bytes = header.as_bytes().to_vec();
+            bytes.extend(record.as_bytes());
+            bytes.resize(bytes.len().next_multiple_of(512), 0);
+            bytes
+        };
+        let mut file = Header::new_ustar();
+        file.set_entry_type(EntryType::Regular);
+        file.set_size(0);
+        file.set_cksum();
+        let mut archive = pax("29 size=18446744073709551615\n");
+        archive.extend(file.as_bytes());
+        let mut entries = Entries::new(&archive[..]);
+        entries.next().expect("header is valid");
+        assert!(entries.next().is_err(), "ends within the entry");
+
+        let value = "x".repeat(99_900);
+        let record = format!("100000 SCHILY.xattr.user.a={value}\n");
+        let record = format!("{} SCHILY.xattr.user.a={value}\n", record.len() - 1);
+        let many: Vec<u8> = std::iter::repeat_n(pax(&record), 20).flatten().collect();
+        assert!(Entries::new(&many[..]).next().is_err(), "2 MB of headers before an entry");
     }
 
     #[test]

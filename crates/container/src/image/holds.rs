@@ -7,33 +7,56 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Digest, Result, manifest};
+use sys::record::{self, Durability};
+
+use super::{Digest, Error, Result, manifest};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Holds {
     dir: PathBuf,
     held: BTreeMap<String, Vec<Digest>>,
+    complete: bool,
 }
 
+/// A hold names a few digests.
+const LARGEST: u64 = 1 << 20;
+
 impl Holds {
+    /// What cannot be read is put aside. The runtime asks for it again, where it needs it.
     pub(super) fn load(dir: &Path) -> Result<Self> {
         let dir = dir.join("holds");
         fs::create_dir_all(&dir)?;
-        let mut held = BTreeMap::new();
+        let (mut held, mut complete) = (BTreeMap::new(), true);
         for file in fs::read_dir(&dir)? {
-            let file = file?;
-            match manifest::parse(&fs::read(file.path())?, "a hold") {
+            let path = file?.path();
+            if record::is_new(&path) || record::is_aside(&path) {
+                continue;
+            }
+            let read = record::read(&path, LARGEST).map_err(Error::from).and_then(|bytes| {
+                manifest::parse::<Vec<Digest>>(&bytes.unwrap_or_default(), "a hold")
+            });
+            match read {
                 Ok(chains) => {
-                    held.insert(file.file_name().to_string_lossy().into_owned(), chains);
+                    let name = path.file_name().unwrap_or_default().to_string_lossy();
+                    held.insert(name.into_owned(), chains);
                 }
-                Err(_) => fs::remove_file(file.path())?, // not whole: whoever wrote it has not got far
+                Err(error) => {
+                    tracing::error!(path = %path.display(), %error, "a hold on layers cannot be read and is put aside");
+                    record::put_aside(&path)?;
+                    complete = false;
+                }
             }
         }
-        Ok(Self { dir, held })
+        Ok(Self { dir, held, complete })
+    }
+
+    /// Whether every hold could be read.
+    pub(super) fn is_complete(&self) -> bool {
+        self.complete
     }
 
     pub(super) fn insert(&mut self, holder: &str, chains: Vec<Digest>) -> Result<()> {
-        fs::write(self.dir.join(holder), manifest::to_json(&chains))?;
+        record::write(&self.dir.join(holder), &manifest::to_json(&chains), Durability::None)?;
         self.held.insert(holder.to_owned(), chains);
         Ok(())
     }
@@ -70,6 +93,9 @@ mod tests {
         assert_eq!(holds.remove("b").expect("a file"), std::slice::from_ref(&chain));
         assert_eq!(holds.remove("b").expect("nothing to do"), []);
         fs::write(folder.path().join("holds/torn"), "[\"sha").expect("a file");
+        fs::write(folder.path().join("holds/empty"), "").expect("a file");
+        fs::create_dir_all(folder.path().join("holds/folder/below")).expect("a folder");
+        assert!(!Holds::load(folder.path()).expect("what is there").is_complete());
         let holds = Holds::load(folder.path()).expect("what is there");
         assert_eq!(
             (holds.holders(), holds.chains().collect()),

@@ -21,9 +21,10 @@ use super::{
     digest::Hashing,
     entries::{Entries, Entry},
     root::{self, Place, Root},
+    space::Reserving,
 };
 
-/// What one layer may cost us, whatever it claims to be.
+/// What the layers of one image may cost us, whatever they claim to be.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) bytes: u64,
@@ -31,6 +32,19 @@ pub(super) struct Limits {
 }
 
 pub(super) const LIMITS: Limits = Limits { bytes: 64 << 30, entries: 2_000_000 };
+/// So much more than its compressed layers an image may be; programs and texts shrink to a fifth. What is no larger
+/// than `FREE` may be any zeros.
+const EXPANSION: u64 = 100;
+const FREE: u64 = 512 << 20;
+/// What the paths of a layer's directories may take in memory until the end.
+const HELD_PATHS: usize = 16 << 20;
+
+impl Limits {
+    /// The limits of an image whose layers have so many bytes as they came.
+    pub(super) fn of_compressed(bytes: u64) -> Self {
+        Self { bytes: bytes.saturating_mul(EXPANSION).clamp(FREE, LIMITS.bytes), ..LIMITS }
+    }
+}
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
@@ -38,15 +52,17 @@ pub struct Usage {
     pub inodes: u64,
 }
 
-/// Unpacks `blob`, compressed or not, and names what was in it.
-pub(super) fn unpack(blob: impl Read, root: &Root, limits: Limits) -> Result<(Digest, Usage)> {
-    let mut entries = Entries::new(Hashing::new(decompress(blob)?, limits.bytes));
-    let mut unpacking = Unpacking { root, usage: Usage::default(), directories: Vec::new() };
+/// Unpacks `blob`, compressed or not, and names what was in it. What it costs is taken off the limits.
+pub(super) fn unpack(blob: impl Read, root: &Root, limits: &mut Limits) -> Result<(Digest, Usage)> {
+    let plain = Reserving::new(decompress(blob)?, root.as_dir().try_clone()?)?;
+    let mut entries = Entries::new(Hashing::new(plain, limits.bytes));
+    let mut unpacking =
+        Unpacking { root, usage: Usage::default(), directories: Vec::new(), held: 0 };
     while let Some(entry) = entries.next()? {
         if unpacking.usage.inodes >= limits.entries {
             return Err(Error::malformed(format!(
-                "layer with more than {} entries",
-                limits.entries
+                "image with more than {} entries",
+                LIMITS.entries
             )));
         }
         unpacking.add(&entry, &mut entries)?;
@@ -54,7 +70,9 @@ pub(super) fn unpack(blob: impl Read, root: &Root, limits: Limits) -> Result<(Di
     unpacking.finish()?;
     let mut rest = entries.into_inner();
     io::copy(&mut rest, &mut io::sink())?; // the digest covers the padding, too
-    let (_, digest, _) = rest.finish();
+    let (_, digest, length) = rest.finish();
+    limits.bytes = limits.bytes.saturating_sub(length);
+    limits.entries = limits.entries.saturating_sub(unpacking.usage.inodes);
     Ok((digest, unpacking.usage))
 }
 
@@ -78,6 +96,8 @@ struct Unpacking<'a> {
     usage: Usage,
     /// Their times are set last, since filling a directory changes them.
     directories: Vec<(PathBuf, (i64, u32))>,
+    /// Bytes of their paths.
+    held: usize,
 }
 
 impl Unpacking<'_> {
@@ -118,6 +138,10 @@ impl Unpacking<'_> {
             if hidden {
                 root::make_opaque(&place.open_directory()?)?; // deleted and made anew in one layer
             }
+        }
+        self.held += entry.path.as_os_str().len();
+        if self.held > HELD_PATHS {
+            return Err(Error::malformed("layer with too many long names of directories"));
         }
         self.directories.push((entry.path.clone(), entry.modified));
         set_attributes(entry, place)

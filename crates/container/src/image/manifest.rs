@@ -189,7 +189,48 @@ impl Manifest {
 
 impl ConfigFile {
     pub(super) fn parse(bytes: &[u8]) -> Result<Self> {
-        parse(bytes, "image configuration")
+        let mut file: Self = parse(bytes, "image configuration")?;
+        file.config.check()?;
+        Ok(file)
+    }
+}
+
+/// What a configuration may say: it is kept in memory, and answered whenever somebody lists images.
+const LONGEST_TEXT: usize = 4 << 10;
+const MOST_VOLUMES: usize = 256;
+const LONGEST_LIST: usize = 2 << 20; // the kernel runs no program with more
+const LONGEST_LABELS: usize = 64 << 10;
+
+impl Config {
+    /// Refuses what no container could be made of. Labels are for people; too many are left out.
+    fn check(&mut self) -> Result<()> {
+        let refuse = |what: &str| Err(Error::malformed(format!("image configuration with {what}")));
+        let length = |list: &[String]| list.iter().map(|one| one.len() + 1).sum::<usize>();
+        for (text, what) in [
+            (&self.user, "an oversized user"),
+            (&self.working_dir, "an oversized working directory"),
+            (&self.stop_signal, "an oversized stop signal"),
+        ] {
+            if text.len() > LONGEST_TEXT {
+                return refuse(what);
+            }
+        }
+        let oversized = |path: &String| path.len() > LONGEST_TEXT;
+        if self.volumes.len() > MOST_VOLUMES || self.volumes.iter().any(oversized) {
+            return refuse("too many or oversized volumes");
+        }
+        if length(&self.env) + length(&self.entrypoint) + length(&self.cmd) > LONGEST_LIST {
+            return refuse("an oversized command or environment");
+        }
+        if length(&self.exposed_ports) > LONGEST_TEXT * MOST_VOLUMES {
+            return refuse("too many ports");
+        }
+        if self.labels.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>()
+            > LONGEST_LABELS
+        {
+            self.labels.clear();
+        }
+        Ok(())
     }
 }
 

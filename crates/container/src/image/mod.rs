@@ -23,6 +23,7 @@ mod records;
 mod reference;
 mod registry;
 mod root;
+mod space;
 mod store;
 
 pub use builtin::Builtin;

@@ -2,12 +2,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
-    fs::{self, File},
-    io::{self, Write},
+    fs,
     path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
+use sys::record::{self, Durability};
 
 use super::{Config, Digest, Reference, Result, Usage, content::Content, holds::Holds, manifest};
 
@@ -35,23 +35,32 @@ pub(super) struct Record {
     pub(super) config: Config,
 }
 
+const FILE: &str = "images.json";
+const BEFORE: &str = "images.json.before";
+/// A few kilobytes for each image.
+const LARGEST: u64 = 256 << 20;
+
 impl Records {
+    /// Where the records cannot be read, those before the last change count; where these cannot
+    /// be read either, there are no images.
     pub(super) fn load(dir: &Path) -> Result<Self> {
-        let images = match fs::read(dir.join("images.json")) {
-            Ok(bytes) => manifest::parse(&bytes, "images.json")?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::default(),
-            Err(error) => return Err(error.into()),
+        let (path, before) = (dir.join(FILE), dir.join(BEFORE));
+        let images = match read(&path) {
+            Ok(images) => images.unwrap_or_default(),
+            Err(error) => {
+                tracing::error!(path = %path.display(), %error, "the records of images cannot be read and are put aside");
+                record::put_aside(&path)?;
+                read(&before).ok().flatten().unwrap_or_default()
+            }
         };
         Ok(Self { holds: Holds::load(dir)?, ..images })
     }
 
     pub(super) fn save(&self, dir: &Path) -> Result<()> {
-        let path = dir.join("images.json.new");
-        let mut file = File::create(&path)?;
-        file.write_all(&manifest::to_json(self))?;
-        file.sync_all()?;
-        fs::rename(&path, dir.join("images.json"))?;
-        Ok(File::open(dir)?.sync_all()?)
+        let (path, before) = (dir.join(FILE), dir.join(BEFORE));
+        let _ = fs::remove_file(&before);
+        let _ = fs::hard_link(&path, before); // there may be none yet
+        Ok(record::write(&path, &manifest::to_json(self), Durability::Kept)?)
     }
 
     /// Adds an image; a tag it takes leaves the image that had it.
@@ -111,5 +120,32 @@ impl Records {
     /// The stacks that images are made of or containers stand on.
     pub(super) fn chains(&self) -> impl Iterator<Item = &Digest> {
         self.images.values().flat_map(|record| &record.chains).chain(self.holds.chains())
+    }
+}
+
+fn read(path: &Path) -> Result<Option<Records>> {
+    record::read(path, LARGEST)?.map(|bytes| manifest::parse(&bytes, FILE)).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damaged_records_lose_no_more_than_the_last_change() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let dir = folder.path();
+        let mut records = Records::load(dir).expect("none yet");
+        records.layers.insert(Digest::of(b"a"), Usage::default());
+        records.save(dir).expect("saved");
+        records.layers.insert(Digest::of(b"b"), Usage::default());
+        records.save(dir).expect("saved");
+        assert_eq!(Records::load(dir).expect("loaded").layers.len(), 2);
+        fs::write(dir.join(FILE), "").expect("written");
+        assert_eq!(Records::load(dir).expect("loaded").layers.len(), 1);
+        fs::create_dir_all(dir.join(FILE).join("below")).expect("a folder");
+        fs::write(dir.join(BEFORE), "{").expect("written");
+        assert_eq!(Records::load(dir).expect("loaded").layers.len(), 0);
+        records.save(dir).expect("saved");
     }
 }

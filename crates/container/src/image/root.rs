@@ -138,11 +138,7 @@ impl Place {
     /// Frees the place for a new entry of the same name; a later entry wins. Says whether a whiteout stood here.
     pub(super) fn clear(&self) -> Result<bool> {
         let Some(stat) = self.stat()? else { return Ok(false) };
-        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-            std::fs::remove_dir_all(self.by_descriptor())?;
-        } else {
-            fs::unlinkat(&self.parent, &self.name, AtFlags::empty())?;
-        }
+        sys::tree::remove_at(&self.parent, &self.name)?;
         Ok(FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice && stat.st_rdev == 0)
     }
 

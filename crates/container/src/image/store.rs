@@ -118,6 +118,17 @@ impl Store {
         records.holds.insert(holder, chains)
     }
 
+    /// The same by the folders of the layers, for a container whose hold was lost.
+    pub(crate) fn hold_layers(&self, holder: &str, layers: &[PathBuf]) -> Result<()> {
+        let chain = |folder: &PathBuf| {
+            let name = folder.file_name().unwrap_or_default().to_string_lossy();
+            Digest::try_from(name.replacen('-', ":", 1))
+                .map_err(|_| Error::malformed(format!("{} is no layer", folder.display())))
+        };
+        let chains = layers.iter().map(chain).collect::<Result<_>>()?;
+        self.inner.records().holds.insert(holder, chains)
+    }
+
     pub async fn release(&self, holder: &str) -> Result<()> {
         let holder = holder.to_owned();
         self.blocking(move |inner| {
@@ -154,9 +165,7 @@ impl Store {
         work: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let inner = self.inner.clone();
-        tokio::task::spawn_blocking(move || work(&inner))
-            .await
-            .map_err(|error| Error::from(std::io::Error::other(error)))?
+        crate::threads::run(move || work(&inner)).await?
     }
 
     pub(super) async fn ingesting(&self) -> tokio::sync::RwLockReadGuard<'_, ()> {
@@ -177,10 +186,11 @@ impl Inner {
             )));
         }
         let mut chains: Vec<Digest> = Vec::new();
+        let mut limits = self.content.limits_of(document.layers.iter().map(|layer| &layer.digest));
         for (layer, diff) in document.layers.iter().zip(diffs) {
             let chain = Digest::chain(chains.last(), diff);
             if !self.content.layer(&chain).exists() {
-                let usage = self.content.unpack(&layer.digest, diff, &chains)?;
+                let usage = self.content.unpack(&layer.digest, diff, &chains, &mut limits)?;
                 self.records().layers.insert(chain.clone(), usage);
             }
             chains.push(chain);
@@ -191,7 +201,7 @@ impl Inner {
             tags: BTreeSet::new(),
             digests: BTreeSet::new(),
             pinned: false,
-            size: manifest.size + parts().map(|part| part.size).sum::<u64>(),
+            size: parts().map(|part| part.size).fold(manifest.size, u64::saturating_add),
             blobs: parts()
                 .map(|part| part.digest.clone())
                 .chain([manifest.digest.clone()])
@@ -251,6 +261,9 @@ impl Inner {
         let Ok(_alone) = self.ingesting.try_write() else { return Ok(()) };
         let keep = {
             let mut records = self.records();
+            if !records.holds.is_complete() {
+                return Ok(()); // somebody may stand on what nobody seems to need
+            }
             records.forget_unused();
             records.used(&self.content)
         };

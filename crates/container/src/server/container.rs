@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use sys::cgroup::Limits;
 use tonic::Status;
 
 use super::{
@@ -33,7 +34,7 @@ struct New {
     image: Image,
 }
 
-const SPEC: &str = "config.json";
+pub(super) const SPEC: &str = "config.json";
 const FILTER: &str = "seccomp.json";
 
 impl Inner {
@@ -92,8 +93,25 @@ impl Inner {
             hostname: &hostname(sandbox.config(), sandbox.host_network()),
         };
         let mut spec = spec::container(&parts)?;
-        let begun = Container { id: id.clone(), cgroup: cgroup.clone(), ..Container::default() };
-        self.state.begin_container(&begun).map_err(internal("record the container"))?;
+        let resources = config.linux.as_ref().and_then(|linux| linux.resources.clone());
+        let container = Container {
+            id,
+            sandbox: sandbox.id.clone(),
+            image_id: image.id.clone(),
+            image_ref: image.repo_digests.first().unwrap_or(&image.id).clone(),
+            created_at: now(),
+            cgroup: cgroup.clone(),
+            log_path: spec
+                .log
+                .as_ref()
+                .map(|path| path.to_string_lossy().into_owned())
+                .unwrap_or_default(),
+            stop_signal: stop_signal(&config, image),
+            resources: resources.clone(),
+            config: Some(config.clone()),
+            ..Container::default()
+        };
+        self.state.begin_container(&container).map_err(internal("record the container"))?;
         let security = security(&config);
         make_folders(&folder, image, sandbox).map_err(internal("make the container's folders"))?;
         make_sources(&config).map_err(internal("make the sources of mounts"))?;
@@ -102,33 +120,20 @@ impl Inner {
             fs::write(&path, filter).map_err(internal("write the filter"))?;
             spec.process.seccomp = Some(path);
         }
-        let resources = config.linux.as_ref().and_then(|linux| linux.resources.clone());
         let rules = if security.privileged {
             vec!["a".to_owned()]
         } else {
             devices::wanted(&config.devices)?.1
         };
         let limited = group.create().and_then(|()| {
-            group.limit(&resources.as_ref().map(limits).unwrap_or_default())?;
+            let limits = resources.as_ref().map(limits).unwrap_or_default();
+            group.limit(&Limits { pids: self.config.pids_limit, ..limits })?;
             group.allow_devices(&rules)
         });
         limited.map_err(internal("limit the container"))?;
         let json =
             serde_json::to_vec(&spec).map_err(|error| Status::internal(error.to_string()))?;
         fs::write(folder.join(SPEC), json).map_err(internal("write the specification"))?;
-        let container = Container {
-            id,
-            sandbox: sandbox.id.clone(),
-            image_id: image.id.clone(),
-            image_ref: image.repo_digests.first().unwrap_or(&image.id).clone(),
-            created_at: now(),
-            cgroup,
-            log_path: spec.log.map(|path| path.to_string_lossy().into_owned()).unwrap_or_default(),
-            stop_signal: stop_signal(&config, image),
-            resources,
-            config: Some(config),
-            ..Container::default()
-        };
         self.state.put_container(container).map_err(internal("record the container"))
     }
 
@@ -157,6 +162,11 @@ impl Inner {
                 self.default_filter(capabilities).map(Some).map_err(wrong)
             }
             ProfileType::Localhost => {
+                if profile.localhost_ref.is_empty() {
+                    return Err(Status::invalid_argument(
+                        "seccomp: a localhost profile needs a path",
+                    ));
+                }
                 let filters =
                     crate::seccomp::from_file(Path::new(&profile.localhost_ref)).map_err(wrong)?;
                 let json = serde_json::to_vec(&filters)
@@ -174,14 +184,13 @@ impl Inner {
         let id = container.id;
         let spec = self.state.container_folder(&id).join(SPEC);
         let started = self.shim(&container.sandbox).start_container(&id, spec).await;
-        let changed = self.state.change_container(&id, |container| match &started {
-            Ok(started) => container.started(started, now()),
+        self.change_container(&id, |container| match &started {
+            Ok(started) => container.started(started),
             Err(error) => {
                 container.started_at = now();
                 container.failed(error.to_string(), now());
             }
         });
-        changed.map_err(internal("record the start"))?;
         let started = started.map_err(internal("start the container"))?;
         for warning in &started.warnings {
             tracing::warn!(container = id, "{warning}");
@@ -192,19 +201,43 @@ impl Inner {
     }
 
     /// The shim's word on how a container ended, or the loss of the shim.
-    pub(super) fn container_ended(&self, id: &str, exit: io::Result<Exit>) {
+    pub(super) async fn container_ended(self: &Arc<Self>, id: &str, exit: io::Result<Exit>) {
         let Ok(container) = self.state.container(id) else { return };
-        let exit = exit.unwrap_or_else(|error| {
-            tracing::warn!(container = id, %error, "the shim is lost");
-            if let Ok(group) = self.group(&container.cgroup) {
-                group.kill();
+        let exit = match exit {
+            Ok(exit) => exit,
+            Err(error) => {
+                tracing::warn!(container = id, %error, "the shim is lost");
+                self.kill_group(&container.cgroup).await;
+                Exit { code: 255, at: now(), out_of_memory: false }
             }
-            Exit { code: 255, at: now(), out_of_memory: false }
-        });
-        if let Err(error) = self.state.change_container(id, |container| container.ended(exit)) {
-            tracing::error!(container = id, %error, "cannot record the end of a container");
-        }
+        };
+        self.change_container(id, |container| container.ended(exit));
         self.event(ContainerEventType::ContainerStoppedEvent, id, &container.sandbox);
+    }
+
+    /// Changes a record. The disk may be slow: nobody waits for it.
+    pub(super) fn change_container(
+        self: &Arc<Self>,
+        id: &str,
+        change: impl FnOnce(&mut Container),
+    ) {
+        self.state.change_container(id, change);
+        let (inner, id) = (self.clone(), id.to_owned());
+        self.tasks.spawn(blocking(move || {
+            inner.state.save_container(&id);
+            Ok(())
+        }));
+    }
+
+    /// Ends all processes of a group and of those below it.
+    pub(super) async fn kill_group(&self, path: &str) {
+        let group = self.group(path);
+        let killed = blocking(move || {
+            group.and_then(|group| group.kill()).map_err(internal("end the processes"))
+        });
+        if let Err(status) = killed.await {
+            tracing::warn!(group = path, error = status.message(), "processes remain");
+        }
     }
 
     /// Signals, waits `grace` seconds, kills.
@@ -228,18 +261,24 @@ impl Inner {
             }
         }
         signal(9).await;
+        self.kill_group(&container.cgroup).await; // also what runs beside its first process, or is frozen
         let ended =
             tokio::time::timeout(Duration::from_mins(1), self.state.ended(&container.id)).await;
         ended.map_err(|_| Status::deadline_exceeded(format!("container {id} does not end")))
     }
 
-    pub(super) async fn remove_container(&self, id: &str) -> Result<(), Status> {
+    pub(super) async fn remove_container(self: &Arc<Self>, id: &str) -> Result<(), Status> {
         let Ok(container) = self.state.container(id) else { return Ok(()) };
         self.stop_container(&container.id, 0).await?;
         // A shim that has gone remembers nothing.
         let _ =
             self.shim(&container.sandbox).tell(Request::Delete { id: container.id.clone() }).await;
-        self.state.forget_container(&container.id);
+        let (inner, forgotten) = (self.clone(), container.id.clone());
+        blocking(move || {
+            inner.state.forget_container(&forgotten);
+            Ok(())
+        })
+        .await?;
         self.clear(&container.id, &container.cgroup).await;
         self.event(ContainerEventType::ContainerDeletedEvent, &container.id, &container.sandbox);
         Ok(())
@@ -252,14 +291,8 @@ impl Inner {
         };
         let (group, folder) = (self.group(cgroup), self.state.container_folder(id));
         let removed = blocking(move || {
-            let ended = group.and_then(|group| {
-                group.kill();
-                group.remove()
-            });
-            let removed = match fs::remove_dir_all(folder) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-                _ => Ok(()),
-            };
+            let ended = group.and_then(|group| group.kill().and_then(|()| group.remove()));
+            let removed = sys::tree::remove(&folder);
             ended.map_err(internal("the cgroup")).and(removed.map_err(internal("files")))
         });
         removed.await.unwrap_or_else(|status| note("all of it", status.message().to_owned()));

@@ -1,6 +1,6 @@
 //! Processes beside a container's first: run to their end, or connected to somebody.
 
-use std::{fs, fs::File, io, os::fd::OwnedFd, time::Duration};
+use std::{fs, io, time::Duration};
 
 use rustix::pipe::{PipeFlags, pipe_with};
 use sys::stdio::Pipe;
@@ -34,15 +34,21 @@ impl Inner {
         let container = self.running(id)?;
         let process = self.process(&container, command, false)?;
         let shim = self.shim(&container.sandbox);
-        let run = run(&shim, container.id, process).await.map_err(internal("exec"))?;
-        let (pid, finish) = (run.pid, run.finish());
-        let Ok(seconds @ 1..) = u64::try_from(timeout) else {
-            return finish.await.map_err(internal("exec"));
-        };
-        if let Ok(done) = tokio::time::timeout(Duration::from_secs(seconds), finish).await {
+        let seconds = u64::try_from(timeout).ok().filter(|seconds| *seconds > 0);
+        let limit = seconds.map_or(Duration::MAX, Duration::from_secs);
+        let mut pid = None;
+        let done = tokio::time::timeout(limit, async {
+            let run = run(&shim, container.id, process).await?;
+            pid = Some(run.pid);
+            run.finish().await
+        });
+        if let Ok(done) = done.await {
             return done.map_err(internal("exec"));
         }
-        shim.tell(Request::KillExec { pid }).await.map_err(internal("end the command"))?;
+        if let Some(pid) = pid {
+            shim.tell(Request::KillExec { pid }).await.map_err(internal("end the command"))?;
+        } // else the shim ends what nobody waits for
+        let seconds = limit.as_secs();
         Err(Status::deadline_exceeded(format!(
             "timeout {seconds}s exceeded: context deadline exceeded"
         )))
@@ -87,7 +93,7 @@ struct Run {
 async fn run(shim: &Shim, id: String, process: spec::Process) -> io::Result<Run> {
     let (from_stdout, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
     let (from_stderr, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
-    let stdin: OwnedFd = File::open("/dev/null")?.into();
+    let stdin = sys::descriptor::null()?;
     let answer = shim.ask(Request::Exec { id, process }, vec![stdin, stdout, stderr]).await?;
     let Reply::Started(started) = &answer.reply else {
         return Err(io::Error::other("the shim did not start the command"));

@@ -76,7 +76,7 @@ impl ImageService for Service {
         _: Request<ImageFsInfoRequest>,
     ) -> Result<Response<ImageFsInfoResponse>, Status> {
         let inner = self.0.clone();
-        let info = tokio::task::spawn_blocking(move || inner.image_fs_info()).await;
+        let info = crate::threads::run(move || inner.image_fs_info()).await;
         info.map(Response::new).map_err(|error| Status::internal(error.to_string()))
     }
 }
@@ -92,7 +92,9 @@ impl Service {
 
 fn described(image: Image) -> CriImage {
     let user = image.config.user.split(':').next().unwrap_or_default();
-    let uid = if user.is_empty() { Some(0) } else { user.parse().ok() };
+    // A number that no user can have is no number: whoever asks for "not root" must not be misled.
+    let number = user.parse().ok().filter(|uid| (0..=i64::from(i32::MAX)).contains(uid));
+    let uid = if user.is_empty() { Some(0) } else { number };
     let username = if uid.is_none() { user.to_owned() } else { String::new() };
     CriImage {
         spec: Some(ImageSpec {

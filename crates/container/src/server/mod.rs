@@ -1,6 +1,7 @@
 //! The CRI server: what it keeps, how it starts, and how it finds its pods again.
 
 mod answers;
+mod contained;
 mod container;
 mod devices;
 mod events;
@@ -8,6 +9,8 @@ mod exec;
 mod files;
 mod images;
 mod mounts;
+mod records;
+mod recover;
 mod sandbox;
 mod service;
 mod sessions;
@@ -31,14 +34,19 @@ use tokio::{net::UnixListener, sync::broadcast};
 use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use self::{shim::Shim, state::State};
+use self::{
+    contained::Contained,
+    shim::{Program, Shim},
+    state::State,
+};
 use crate::{
     Cni,
     cri::{
-        ContainerEventResponse, ContainerState, image_service_server::ImageServiceServer,
+        ContainerEventResponse, image_service_server::ImageServiceServer,
         runtime_service_server::RuntimeServiceServer,
     },
     image::Store,
+    status::BoundedStatus,
     streaming,
 };
 
@@ -49,6 +57,10 @@ pub struct Config {
     pub root: PathBuf,
     /// The group above pods that name no `cgroup_parent`; empty for the hierarchies' root.
     pub cgroup_root: String,
+    /// The group that shims run in; empty for the server's own.
+    pub shim_cgroup: String,
+    /// The most processes of a container.
+    pub pids_limit: Option<i64>,
     /// The program that runs a shim, and its arguments before the pod's folder.
     pub shim: PathBuf,
     pub shim_args: Vec<OsString>,
@@ -69,6 +81,7 @@ pub(crate) struct Inner {
     store: Store,
     cni: Arc<dyn Cni>,
     groups: Hierarchies,
+    program: Program,
     events: broadcast::Sender<ContainerEventResponse>,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -81,19 +94,24 @@ pub(crate) struct Inner {
 
 /// What the runtime is called, and its one handler besides the nameless one.
 const NAME: &str = "tiphys";
+/// A folder of the runtime with nothing in it.
+const EMPTY: &str = "empty";
 /// Messages may name many mounts and variables.
 const LARGEST_MESSAGE: usize = 16 << 20;
+/// As JSON the same takes more.
+const LARGEST_SPEC: u64 = 64 << 20;
 
 impl Server {
     /// Loads what was there and meets the shims that still run.
     pub async fn build(config: Config, cni: Arc<dyn Cni>, store: Store) -> io::Result<Self> {
         fs::create_dir_all(&config.root)?;
-        let (state, unfinished) = State::load(&config.root)?;
+        let (state, leftovers) = State::load(&config.root)?;
         let inner = Arc::new(Inner {
             state,
             store,
             cni,
             groups: Hierarchies::detect()?,
+            program: Program::open(&config.shim, &config.shim_args, &config.root.join(EMPTY))?,
             events: broadcast::Sender::new(1024),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -105,8 +123,7 @@ impl Server {
         let sessions = Arc::new(sessions::Sessions(Arc::downgrade(&inner)));
         let streaming = streaming::Server::bind(inner.config.streaming, sessions).await?;
         inner.streaming.set(streaming).expect("set nowhere else");
-        inner.undo(unfinished).await;
-        inner.reconnect().await?;
+        inner.recover(leftovers).await;
         Ok(Self { inner })
     }
 
@@ -121,8 +138,8 @@ impl Server {
             RuntimeServiceServer::new(service.clone()).max_decoding_message_size(LARGEST_MESSAGE);
         let images = ImageServiceServer::new(service).max_decoding_message_size(LARGEST_MESSAGE);
         let served = tonic::transport::Server::builder()
-            .add_service(runtime)
-            .add_service(images)
+            .add_service(BoundedStatus(Contained(runtime)))
+            .add_service(BoundedStatus(Contained(images)))
             .serve_with_incoming_shutdown(UnixListenerStream::new(listener), stop.cancelled_owned())
             .await;
         self.inner.stop.cancel();
@@ -145,70 +162,6 @@ impl Inner {
         let mut bytes = [0; 32];
         self.random.fill(&mut bytes).expect("the kernel has randomness");
         bytes.map(|byte| format!("{byte:02x}")).concat()
-    }
-
-    /// Watches over a sandbox until it ends or the server stops.
-    fn follow_sandbox(self: &Arc<Self>, id: String) {
-        let inner = self.clone();
-        self.tasks.spawn(async move {
-            let shim = inner.shim(&id);
-            tokio::select! {
-                () = inner.stop.cancelled() => {}
-                _ = shim.wait("") => inner.sandbox_ended(&id),
-            }
-        });
-    }
-
-    fn sandbox_ended(&self, id: &str) {
-        let changed = self.state.change_sandbox(id, |sandbox| {
-            sandbox.ready = false;
-            sandbox.pid = 0;
-        });
-        if let Err(error) = changed {
-            tracing::error!(sandbox = id, %error, "cannot record the end of a sandbox");
-        }
-    }
-
-    /// Watches over a container until it ends or the server stops.
-    fn follow_container(self: &Arc<Self>, sandbox: String, id: String) {
-        let inner = self.clone();
-        self.tasks.spawn(async move {
-            let shim = inner.shim(&sandbox);
-            tokio::select! {
-                () = inner.stop.cancelled() => {}
-                exit = shim.wait(&id) => inner.container_ended(&id, exit),
-            }
-        });
-    }
-
-    /// Takes back what a crash has interrupted: nobody was told of it.
-    async fn undo(&self, unfinished: state::Unfinished) {
-        for container in unfinished.containers {
-            self.clear(&container.id, &container.cgroup).await;
-        }
-        for sandbox in unfinished.sandboxes {
-            self.tear_down(&sandbox).await;
-        }
-    }
-
-    async fn reconnect(self: &Arc<Self>) -> io::Result<()> {
-        for sandbox in self.state.sandboxes().into_iter().filter(|sandbox| sandbox.ready) {
-            if self.shim(&sandbox.id).tell(crate::shim::protocol::Request::State).await.is_ok() {
-                self.follow_sandbox(sandbox.id);
-            } else {
-                self.sandbox_ended(&sandbox.id);
-            }
-        }
-        for container in self.state.containers() {
-            if container.state() == ContainerState::ContainerRunning {
-                self.follow_container(container.sandbox, container.id);
-            }
-        }
-        let known = |holder: &String| self.state.container(holder).is_ok();
-        for holder in self.store.holders().into_iter().filter(|holder| !known(holder)) {
-            self.store.release(&holder).await?;
-        }
-        Ok(())
     }
 
     /// The runtime's own filter for a container with these capabilities.
@@ -241,10 +194,9 @@ fn selected(selector: &HashMap<String, String>, labels: &HashMap<String, String>
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, tonic::Status> + Send + 'static,
 ) -> Result<T, tonic::Status> {
-    // of one type for each answer, or the thread pool's part would be compiled for each work
-    let work: Box<dyn FnOnce() -> Result<T, tonic::Status> + Send> = Box::new(work);
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| tonic::Status::internal(error.to_string()))?
+    let done = crate::threads::run(|| panics::catch("cri", work)).await;
+    let done = done.map_err(|error| tonic::Status::internal(error.to_string()))?;
+    done.map_err(|panicked| tonic::Status::internal(panicked.to_string()))?
 }
 
 fn internal(doing: &str) -> impl FnOnce(io::Error) -> tonic::Status {

@@ -1,6 +1,6 @@
 //! What is mounted in a container: what every one has, what its image names, what the kubelet gives.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use tonic::Status;
 
@@ -19,6 +19,9 @@ pub(crate) fn mounts(
     for mount in &config.mounts {
         wanted.push(given(parts, mount)?);
     }
+    for mount in &wanted {
+        check_target(mount)?;
+    }
     let mut all = standard(parts, security);
     let covered = |target: &Path| {
         wanted.iter().any(|mount| mount.target.components().eq(target.components()))
@@ -28,17 +31,75 @@ pub(crate) fn mounts(
         // An image's volumes can be written, whatever the root is.
         for (number, target) in parts.image.config.volumes.iter().enumerate() {
             if !covered(Path::new(target)) {
-                all.push(bind(
-                    parts.folder.join("volumes").join(number.to_string()),
-                    target,
-                    false,
-                ));
+                let folder = parts.folder.join("volumes").join(number.to_string());
+                let volume = bind(folder, target, false);
+                check_target(&volume)?;
+                all.push(volume);
             }
         }
     }
     wanted.sort_by_key(|mount| mount.target.components().count()); // stable: the order given counts
     all.extend(wanted);
     Ok(all)
+}
+
+/// Nothing is mounted over the root, or over the files of /proc but those that other tools replace. Over /proc itself
+/// goes only another one.
+fn check_target(mount: &Mount) -> Result<(), Status> {
+    const REPLACED: [&str; 10] = [
+        "cpuinfo",
+        "diskstats",
+        "meminfo",
+        "stat",
+        "swaps",
+        "uptime",
+        "loadavg",
+        "slabinfo",
+        "sys/kernel/ns_last_pid",
+        "sys/crypto/fips_enabled",
+    ];
+    let target = lexical(&mount.target);
+    let refused = |why: &str| {
+        Err(Status::invalid_argument(format!(
+            "{} cannot be mounted because {why}",
+            mount.target.display()
+        )))
+    };
+    if target.as_os_str().is_empty() {
+        return refused("it is the root");
+    }
+    let Ok(inside) = target.strip_prefix("proc") else { return Ok(()) };
+    if inside.as_os_str().is_empty() {
+        let Source::Bind { path, .. } = &mount.source else {
+            return refused("it is not of type proc");
+        };
+        let kind = rustix::fs::statfs(path).map(|stat| stat.f_type);
+        return if kind.is_ok_and(|kind| kind == PROC) {
+            Ok(())
+        } else {
+            refused("it is not of type proc")
+        };
+    }
+    if REPLACED.iter().any(|known| inside == Path::new(known)) {
+        return Ok(());
+    }
+    refused("it is inside /proc")
+}
+
+/// What statfs says of a file system of processes.
+const PROC: i64 = 0x9fa0;
+
+/// A path without its root, `.` and `..`.
+fn lexical(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => out.push(name),
+            Component::ParentDir => drop(out.pop()),
+            _ => {}
+        }
+    }
+    out
 }
 
 fn standard(parts: &Parts<'_>, security: &LinuxContainerSecurityContext) -> Vec<Mount> {
@@ -129,4 +190,23 @@ fn given(parts: &Parts<'_>, mount: &CriMount) -> Result<Mount, Status> {
     };
     let read_only = mount.readonly || mount.image.is_some();
     Ok(Mount { target, source, read_only, recursive_read_only: mount.recursive_read_only })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_places_are_not_mounted_over() {
+        let at = |target: &str, host: &str| check_target(&bind(host.into(), target, false)).is_ok();
+        for target in
+            ["/", "//", "/a/..", "/proc", "/proc/self", "/proc/sys/kernel", "/a/../proc/1"]
+        {
+            assert!(!at(target, "/tmp"), "{target}");
+        }
+        for (target, host) in [("/proc", "/proc"), ("/proc/meminfo", "/tmp"), ("/process", "/tmp")]
+        {
+            assert!(at(target, host), "{target}");
+        }
+    }
 }

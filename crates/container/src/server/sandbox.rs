@@ -1,6 +1,11 @@
 //! Pod sandboxes: namespaces, files and a network that containers then share.
 
-use std::{collections::BTreeMap, fs, io, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use tonic::Status;
 
@@ -55,7 +60,7 @@ impl Inner {
             let prepare = move || inner.prepare(&sandbox, &folder);
             blocking(move || prepare().map_err(internal("prepare the sandbox"))).await?
         };
-        let started = Shim::start(folder, &self.config.shim, &self.config.shim_args, &spec).await;
+        let started = Shim::start(folder, &self.program, &spec).await;
         let (_, pid, mut child) = started.map_err(internal("start the sandbox"))?;
         self.tasks.spawn({
             let stop = self.stop.clone();
@@ -71,8 +76,9 @@ impl Inner {
                 added.map_err(|error| Status::unknown(format!("set up the network: {error}")))?;
             sandbox.ips = added.ips.iter().map(ToString::to_string).collect();
         }
-        let id = sandbox.id.clone();
-        self.state.put_sandbox(sandbox).map_err(internal("record the sandbox"))?;
+        let (id, inner) = (sandbox.id.clone(), self.clone());
+        blocking(move || inner.state.put_sandbox(sandbox).map_err(internal("record the sandbox")))
+            .await?;
         self.follow_sandbox(id);
         Ok(())
     }
@@ -113,6 +119,7 @@ impl Inner {
             cgroup: group.entrances(),
             users: users(options.userns_options.as_ref()),
             oom_score_adj: -998,
+            shim_cgroup: self.shim_group()?,
         })
     }
 
@@ -127,16 +134,17 @@ impl Inner {
             let limited = group.and_then(|group| group.limit(&limits(overhead)));
             limited.map_err(internal("limit the sandbox"))?;
         }
-        let changed = self.state.change_sandbox(&sandbox.id, |sandbox| {
+        self.state.change_sandbox(&sandbox.id, |sandbox| {
             let config = sandbox.config.get_or_insert_default();
             let linux = config.linux.get_or_insert_default();
             linux.overhead = request.overhead.or(linux.overhead.take());
             linux.resources = request.resources.or(linux.resources.take());
         });
-        changed.map_err(internal("record the resources"))
+        self.state.save_sandbox(&sandbox.id);
+        Ok(())
     }
 
-    pub(super) async fn stop_sandbox(&self, id: &str) -> Result<(), Status> {
+    pub(super) async fn stop_sandbox(self: &Arc<Self>, id: &str) -> Result<(), Status> {
         let Ok(sandbox) = self.state.sandbox(id) else { return Ok(()) };
         for container in self.state.containers_of(&sandbox.id) {
             self.stop_container(&container.id, 0).await?;
@@ -150,14 +158,18 @@ impl Inner {
         Ok(())
     }
 
-    pub(super) async fn remove_sandbox(&self, id: &str) -> Result<(), Status> {
+    pub(super) async fn remove_sandbox(self: &Arc<Self>, id: &str) -> Result<(), Status> {
         let Ok(sandbox) = self.state.sandbox(id) else { return Ok(()) };
         self.stop_sandbox(&sandbox.id).await?;
         for container in self.state.containers_of(&sandbox.id) {
             self.remove_container(&container.id).await?;
         }
-        self.state.forget_sandbox(&sandbox.id);
-        self.remove_files(&sandbox).map_err(internal("remove the sandbox"))
+        let inner = self.clone();
+        blocking(move || {
+            inner.state.forget_sandbox(&sandbox.id);
+            inner.remove_files(&sandbox).map_err(internal("remove the sandbox"))
+        })
+        .await
     }
 
     /// Undoes what a failed start has done. Its error is what counts, not ours.
@@ -174,11 +186,13 @@ impl Inner {
     async fn end_processes(&self, sandbox: &Sandbox) {
         // A shim that has gone has nothing left to end; what it left is in the group.
         let _ = self.shim(&sandbox.id).tell(Request::Shutdown).await;
-        if let Ok(group) = self.group(&sandbox.cgroup) {
-            group.kill();
-            if let Err(error) = group.remove() {
-                tracing::warn!(sandbox = sandbox.id, %error, "cannot remove the cgroup");
-            }
+        let group = self.group(&sandbox.cgroup);
+        let removed = blocking(move || {
+            let removed = group.and_then(|group| group.kill().and_then(|()| group.remove()));
+            removed.map_err(internal("remove the cgroup"))
+        });
+        if let Err(status) = removed.await {
+            tracing::warn!(sandbox = sandbox.id, error = status.message(), "leftovers");
         }
         let parent = sandbox.config().linux.as_ref().map(|linux| linux.cgroup_parent.as_str());
         if parent.unwrap_or_default().is_empty()
@@ -191,10 +205,7 @@ impl Inner {
     }
 
     fn remove_files(&self, sandbox: &Sandbox) -> io::Result<()> {
-        match fs::remove_dir_all(self.state.sandbox_folder(&sandbox.id)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            done => done,
-        }
+        sys::tree::remove(&self.state.sandbox_folder(&sandbox.id))
     }
 
     /// A group below the kubelet's, or below one of ours where no kubelet is.
@@ -203,6 +214,16 @@ impl Inner {
             return format!("{}/{id}", self.own_group());
         }
         format!("/{}/{id}", parent.trim_matches('/'))
+    }
+
+    /// Where a shim writes its process id to.
+    fn shim_group(&self) -> io::Result<Vec<PathBuf>> {
+        if self.config.shim_cgroup.is_empty() {
+            return Ok(Vec::new());
+        }
+        let group = self.group(&self.config.shim_cgroup)?;
+        group.create()?;
+        Ok(group.entrances())
     }
 
     fn own_group(&self) -> String {
@@ -257,7 +278,37 @@ fn check(config: &PodSandboxConfig, handler: &str) -> Result<(), Status> {
     let linux = config.linux.as_ref().and_then(|linux| linux.security_context.as_ref());
     refuse_labels(linux.and_then(|security| security.selinux_options.as_ref()))?;
     let options = linux.and_then(|security| security.namespace_options.clone()).unwrap_or_default();
+    for name in config.linux.iter().flat_map(|linux| linux.sysctls.keys()) {
+        check_sysctl(&name.replace('/', "."), &options)?;
+    }
     check_users(&options)
+}
+
+/// Only what is the pod's alone can be set for a pod.
+fn check_sysctl(name: &str, options: &NamespaceOption) -> Result<(), Status> {
+    const OF_IPC: [&str; 8] = [
+        "kernel.msgmax",
+        "kernel.msgmnb",
+        "kernel.msgmni",
+        "kernel.sem",
+        "kernel.shmall",
+        "kernel.shmmax",
+        "kernel.shmmni",
+        "kernel.shm_rmid_forced",
+    ];
+    let own_network = options.network() != NamespaceMode::Node;
+    let own = match name {
+        _ if name.starts_with("net.") => own_network,
+        "kernel.domainname" => own_network, // as the names of the pod are
+        _ if OF_IPC.contains(&name) || name.starts_with("fs.mqueue.") => {
+            options.ipc() != NamespaceMode::Node
+        }
+        _ => false,
+    };
+    if own {
+        return Ok(());
+    }
+    Err(Status::invalid_argument(format!("sysctl {name:?} is not in a separate kernel namespace")))
 }
 
 fn check_users(options: &NamespaceOption) -> Result<(), Status> {
@@ -302,4 +353,23 @@ fn sysctls(config: &PodSandboxConfig, namespaces: &NamespaceOption) -> Vec<(Stri
     let asked = config.linux.iter().flat_map(|linux| &linux.sysctls);
     all.extend(asked.map(|(name, value)| (name.replace('/', "."), value.clone())));
     all.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sysctls_of_the_host_are_refused() {
+        let own = NamespaceOption::default();
+        let host = NamespaceMode::Node.into();
+        let shared = NamespaceOption { network: host, ipc: host, ..NamespaceOption::default() };
+        for name in ["net.ipv4.ip_forward", "kernel.shmmax", "fs.mqueue.msg_max"] {
+            check_sysctl(name, &own).expect(name);
+            check_sysctl(name, &shared).expect_err(name);
+        }
+        for name in ["kernel.core_pattern", "kernel.hostname", "vm.swappiness", "fs.file-max", ""] {
+            check_sysctl(name, &own).expect_err(name);
+        }
+    }
 }

@@ -196,8 +196,9 @@ impl RuntimeService for Service {
                 .and_then(|group| group.limit(&limits(&resources)))
                 .map_err(internal("limit the container"))?;
             let record = |one: &mut Container| one.resources = Some(resources);
-            let changed = inner.state.change_container(&container.id, record);
-            changed.map(drop).map_err(internal("record the limits"))
+            inner.state.change_container(&container.id, record);
+            inner.state.save_container(&container.id);
+            Ok(())
         };
         blocking(limit).await?;
         ok(UpdateContainerResourcesResponse {})
@@ -238,23 +239,28 @@ impl RuntimeService for Service {
         request: Request<ContainerStatsRequest>,
     ) -> Answer<ContainerStatsResponse> {
         let container = self.0.state.container(&request.into_inner().container_id)?;
-        ok(ContainerStatsResponse { stats: Some(self.0.container_stats(&container)) })
+        let inner = self.0.clone();
+        let stats = blocking(move || Ok(inner.container_stats(&container))).await?;
+        ok(ContainerStatsResponse { stats: Some(stats) })
     }
 
     async fn list_container_stats(
         &self,
         request: Request<ListContainerStatsRequest>,
     ) -> Answer<ListContainerStatsResponse> {
-        ok(ListContainerStatsResponse { stats: self.0.list_stats(request.into_inner().filter) })
+        let inner = self.0.clone();
+        let stats = blocking(move || Ok(inner.list_stats(request.into_inner().filter))).await?;
+        ok(ListContainerStatsResponse { stats })
     }
 
     async fn stream_container_stats(
         &self,
         request: Request<StreamContainerStatsRequest>,
     ) -> Answer<Self::StreamContainerStatsStream> {
-        Ok(once(StreamContainerStatsResponse {
-            container_stats: self.0.list_stats(request.into_inner().filter),
-        }))
+        let inner = self.0.clone();
+        let container_stats =
+            blocking(move || Ok(inner.list_stats(request.into_inner().filter))).await?;
+        Ok(once(StreamContainerStatsResponse { container_stats }))
     }
 
     async fn pod_sandbox_stats(
@@ -262,23 +268,28 @@ impl RuntimeService for Service {
         request: Request<PodSandboxStatsRequest>,
     ) -> Answer<PodSandboxStatsResponse> {
         let sandbox = self.0.state.sandbox(&request.into_inner().pod_sandbox_id)?;
-        ok(PodSandboxStatsResponse { stats: Some(self.0.sandbox_stats(&sandbox)) })
+        let inner = self.0.clone();
+        let stats = blocking(move || Ok(inner.sandbox_stats(&sandbox))).await?;
+        ok(PodSandboxStatsResponse { stats: Some(stats) })
     }
 
     async fn list_pod_sandbox_stats(
         &self,
         request: Request<ListPodSandboxStatsRequest>,
     ) -> Answer<ListPodSandboxStatsResponse> {
-        ok(ListPodSandboxStatsResponse {
-            stats: self.0.list_sandbox_stats(request.into_inner().filter),
-        })
+        let inner = self.0.clone();
+        let filter = request.into_inner().filter;
+        let stats = blocking(move || Ok(inner.list_sandbox_stats(filter))).await?;
+        ok(ListPodSandboxStatsResponse { stats })
     }
 
     async fn stream_pod_sandbox_stats(
         &self,
         request: Request<StreamPodSandboxStatsRequest>,
     ) -> Answer<Self::StreamPodSandboxStatsStream> {
-        let pod_sandbox_stats = self.0.list_sandbox_stats(request.into_inner().filter);
+        let inner = self.0.clone();
+        let filter = request.into_inner().filter;
+        let pod_sandbox_stats = blocking(move || Ok(inner.list_sandbox_stats(filter))).await?;
         Ok(once(StreamPodSandboxStatsResponse { pod_sandbox_stats }))
     }
 
@@ -376,6 +387,7 @@ async fn whole<T: Send + 'static>(
         clippy::disallowed_methods,
         reason = "joined on the next line, unless the caller has gone"
     )]
-    let task = tokio::spawn(work);
-    task.await.map_err(|error| Status::internal(error.to_string()))?
+    let task = tokio::spawn(panics::contain("cri", work));
+    let done = task.await.map_err(|error| Status::internal(error.to_string()))?;
+    done.map_err(|panicked| Status::internal(panicked.to_string()))?
 }

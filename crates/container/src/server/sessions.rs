@@ -1,17 +1,23 @@
 //! Exec, attach and port-forward for people: streams between a client and a process.
 
 use std::{
-    fs::File,
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     os::fd::OwnedFd,
+    path::PathBuf,
     sync::{Arc, Weak},
     time::Duration,
 };
 
-use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::{
+    net::{AddressFamily, SocketFlags, SocketType, socket_with},
+    pipe::{PipeFlags, pipe_with},
+};
 use sys::stdio::Pipe;
-use tokio::io::{AsyncWriteExt, copy};
+use tokio::{
+    io::{AsyncWriteExt, copy},
+    net::{TcpSocket, TcpStream},
+};
 use tonic::Status;
 
 use super::{Inner, internal};
@@ -119,24 +125,32 @@ impl Inner {
         mut stream: Box<dyn Duplex>,
     ) -> Result<(), Status> {
         let path = self.state.sandbox(sandbox)?.netns();
-        let connect = move || {
-            let to = |ip: IpAddr| TcpStream::connect_timeout(&SocketAddr::new(ip, port), CONNECT);
-            to(Ipv4Addr::LOCALHOST.into())
-                .or_else(|first| to(Ipv6Addr::LOCALHOST.into()).map_err(|_| first))
+        let to = |ip: IpAddr| connect(path.clone(), SocketAddr::new(ip, port));
+        let socket = match to(Ipv4Addr::LOCALHOST.into()).await {
+            Err(first) => to(Ipv6Addr::LOCALHOST.into()).await.map_err(|_| first),
+            connected => connected,
         };
-        let connected =
-            tokio::task::spawn_blocking(move || sys::namespace::in_network(&path, connect)).await;
-        let connected = connected.map_err(io::Error::other).and_then(|done| done);
-        let socket = connected.and_then(|socket| {
-            socket.set_nonblocking(true)?;
-            tokio::net::TcpStream::from_std(socket)
-        });
         let mut socket = socket.map_err(internal(&format!("connect to port {port}")))?;
         tokio::io::copy_bidirectional(&mut stream, &mut socket)
             .await
             .map_err(internal("forward"))?;
         Ok(())
     }
+}
+
+/// Connects from inside a network namespace. Only the socket is made there: how long the pod takes to answer is no
+/// matter of a thread.
+async fn connect(namespace: PathBuf, to: SocketAddr) -> io::Result<TcpStream> {
+    let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = crate::threads::run(move || {
+        sys::namespace::in_network(&namespace, move || {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            Ok(socket_with(family, SocketType::STREAM, flags, None)?)
+        })
+    });
+    let socket = TcpSocket::from_std_stream(socket.await??.into());
+    let late = |_| io::Error::from(io::ErrorKind::TimedOut);
+    tokio::time::timeout(CONNECT, socket.connect(to)).await.map_err(late)?
 }
 
 impl streaming::Sessions for Sessions {
@@ -188,7 +202,7 @@ fn pipes(stdin: bool) -> io::Result<(Ends, Vec<OwnedFd>)> {
         let (theirs, ours) = pipe_with(PipeFlags::CLOEXEC)?;
         (theirs, Some(Pipe::new(ours)?))
     } else {
-        (File::open("/dev/null")?.into(), None)
+        (sys::descriptor::null()?, None)
     };
     let ends = Ends {
         stdin: ours,

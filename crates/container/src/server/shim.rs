@@ -4,16 +4,16 @@ use std::{
     ffi::OsString,
     fs::File,
     io,
-    os::{
-        fd::{AsFd, AsRawFd, OwnedFd},
-        unix::net::UnixStream,
-    },
+    os::fd::{AsFd, AsRawFd, OwnedFd},
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
 };
 
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, BufReader, Interest},
+    net::UnixStream,
+};
 
 use crate::{
     shim::{
@@ -25,6 +25,29 @@ use crate::{
 
 /// How long a shim may take to start, or to answer what needs no waiting.
 const PATIENCE: Duration = Duration::from_secs(90);
+
+const QUEUE_FULL: Duration = Duration::from_millis(20);
+
+/// The program that shims are started from, by a descriptor through which it cannot be written.
+#[derive(Debug)]
+pub(crate) struct Program {
+    descriptor: OwnedFd,
+    path: PathBuf,
+    args: Vec<OsString>,
+}
+
+impl Program {
+    /// `empty`: a folder with nothing in it, made if it is missing.
+    pub(crate) fn open(path: &Path, args: &[OsString], empty: &Path) -> io::Result<Self> {
+        std::fs::create_dir_all(empty)?;
+        let descriptor = sys::executable::protected(path, empty)?;
+        Ok(Self { descriptor, path: path.to_owned(), args: args.to_vec() })
+    }
+
+    fn by_descriptor(&self) -> String {
+        format!("/proc/self/fd/{}", self.descriptor.as_raw_fd())
+    }
+}
 
 /// A pod's shim, by its folder.
 #[derive(Clone, Debug)]
@@ -48,14 +71,15 @@ impl Shim {
     /// Starts a shim with its sandbox; gives the process id of the namespaces' holder.
     pub(crate) async fn start(
         folder: PathBuf,
-        program: &Path,
-        args: &[OsString],
+        program: &Program,
         spec: &Sandbox,
     ) -> io::Result<(Self, i32, tokio::process::Child)> {
         std::fs::write(folder.join(SPEC), serde_json::to_vec(spec)?)?;
-        let mut child = tokio::process::Command::new(program)
-            .args(args)
+        let mut child = tokio::process::Command::new(program.by_descriptor())
+            .arg0(&program.path)
+            .args(&program.args)
             .arg(&folder)
+            .env_clear()
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(File::create(folder.join("shim.log"))?)
@@ -73,24 +97,33 @@ impl Shim {
         Err(io::Error::other(if line.is_empty() { "the shim ended".into() } else { line }))
     }
 
-    /// Asks, with descriptors to pass, and reads the first answer.
+    /// Asks, with descriptors to pass, and reads the first answer. Nothing waits on a thread: a pod can make its
+    /// shim slow.
     pub(crate) async fn ask(&self, request: Request, passed: Vec<OwnedFd>) -> io::Result<Answer> {
-        let folder = self.folder.clone();
-        let asked = tokio::task::spawn_blocking(move || {
-            let socket = connect(&folder)?;
-            socket.set_read_timeout(Some(PATIENCE))?;
-            let borrowed: Vec<_> = passed.iter().map(AsFd::as_fd).collect();
-            protocol::send(&socket, &request, &borrowed)?;
-            drop(passed);
+        let asked = tokio::time::timeout(PATIENCE, async {
+            let rest = self.send(&request, passed).await?;
             let mut passed = Vec::new();
-            let reply = protocol::receive(&socket, &mut passed)?.ok_or_else(ended)?;
-            Ok::<_, io::Error>(Answer { reply, passed, rest: socket })
+            let reply = receive(&rest, &mut passed).await?.ok_or_else(ended)?;
+            Ok::<_, io::Error>(Answer { reply, passed, rest })
         });
-        let answer = asked.await.map_err(io::Error::other)??;
+        let answer = asked.await.map_err(|_| slow())??;
         match answer.reply {
             Reply::Failed(message) => Err(io::Error::other(message)),
             _ => Ok(answer),
         }
+    }
+
+    async fn send(&self, request: &Request, passed: Vec<OwnedFd>) -> io::Result<UnixStream> {
+        let socket = connect(&self.folder).await?;
+        let frame = protocol::frame(request)?;
+        let borrowed: Vec<_> = passed.iter().map(AsFd::as_fd).collect();
+        let first = || sys::descriptor::send(socket.as_fd(), &frame, &borrowed);
+        let mut sent = socket.async_io(Interest::WRITABLE, first).await?;
+        while sent < frame.len() {
+            let more = || sys::descriptor::send(socket.as_fd(), &frame[sent..], &[]);
+            sent += socket.async_io(Interest::WRITABLE, more).await?;
+        }
+        Ok(socket)
     }
 
     /// Asks for something that has no result.
@@ -108,43 +141,70 @@ impl Shim {
 
     /// Waits until a container ends, or the sandbox if `id` is empty.
     pub(crate) async fn wait(&self, id: &str) -> io::Result<Exit> {
-        let socket = {
-            let folder = self.folder.clone();
-            let request = Request::Wait { id: id.to_owned() };
-            let sent = tokio::task::spawn_blocking(move || {
-                let socket = connect(&folder)?;
-                protocol::send(&socket, &request, &[])?;
-                Ok::<_, io::Error>(socket)
-            });
-            sent.await.map_err(io::Error::other)??
-        };
-        next_exit(socket).await
+        let request = Request::Wait { id: id.to_owned() };
+        let socket = tokio::time::timeout(PATIENCE, self.send(&request, Vec::new()));
+        next_exit(&socket.await.map_err(|_| slow())??).await
     }
 }
 
 impl Answer {
     /// The second answer to an `Exec`: how it ended.
     pub(crate) async fn exit(self) -> io::Result<Exit> {
-        next_exit(self.rest).await
+        next_exit(&self.rest).await
     }
 }
 
-async fn next_exit(socket: UnixStream) -> io::Result<Exit> {
-    socket.set_nonblocking(true)?;
-    let mut socket = tokio::net::UnixStream::from_std(socket)?;
-    let length = socket.read_u32_le().await?;
-    let mut body = Vec::new();
-    socket.take(u64::from(length).min(1 << 20)).read_to_end(&mut body).await?;
-    match serde_json::from_slice(&body)? {
+async fn next_exit(socket: &UnixStream) -> io::Result<Exit> {
+    match receive(socket, &mut Vec::new()).await?.ok_or_else(ended)? {
         Reply::Exited(exit) => Ok(exit),
         Reply::Failed(message) => Err(io::Error::other(message)),
         _ => Err(unexpected()),
     }
 }
 
-fn connect(folder: &Path) -> io::Result<UnixStream> {
+/// The next frame; `None` when the shim has closed.
+async fn receive(socket: &UnixStream, passed: &mut Vec<OwnedFd>) -> io::Result<Option<Reply>> {
+    let mut head = [0; 4];
+    if !fill(socket, &mut head, passed).await? {
+        return Ok(None);
+    }
+    let mut body = vec![0; protocol::length(head)?];
+    if !body.is_empty() && !fill(socket, &mut body, passed).await? {
+        return Err(ended());
+    }
+    Ok(Some(serde_json::from_slice(&body)?))
+}
+
+/// Reads as much as there is room for. `false` if the other side closed before.
+async fn fill(
+    socket: &UnixStream,
+    buffer: &mut [u8],
+    passed: &mut Vec<OwnedFd>,
+) -> io::Result<bool> {
+    let mut got = 0;
+    while got < buffer.len() {
+        let read = || sys::descriptor::receive(socket.as_fd(), &mut buffer[got..], passed);
+        match socket.async_io(Interest::READABLE, read).await? {
+            0 if got == 0 => return Ok(false),
+            0 => return Err(ended()),
+            more => got += more,
+        }
+    }
+    Ok(true)
+}
+
+/// A shim that is busy has a queue, and a queue can be full.
+async fn connect(folder: &Path) -> io::Result<UnixStream> {
     let place = sys::descriptor::place(folder)?;
-    UnixStream::connect(format!("/proc/self/fd/{}/{SOCKET}", place.as_raw_fd()))
+    let path = format!("/proc/self/fd/{}/{SOCKET}", place.as_raw_fd());
+    loop {
+        match UnixStream::connect(&path).await {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                tokio::time::sleep(QUEUE_FULL).await;
+            }
+            connected => return connected,
+        }
+    }
 }
 
 fn slow() -> io::Error {

@@ -156,9 +156,12 @@ fn process(parts: &Parts<'_>, security: &LinuxContainerSecurityContext) -> Resul
         capabilities: capabilities(security)?,
         no_new_privileges: security.no_new_privs && !security.privileged,
         seccomp: None,
-        oom_score_adj: resources
-            .and_then(|resources| i32::try_from(resources.oom_score_adj).ok())
-            .filter(|score| *score != 0),
+        // also where nobody says anything: the shim's own would be inherited
+        oom_score_adj: Some(
+            resources
+                .and_then(|resources| i32::try_from(resources.oom_score_adj).ok())
+                .unwrap_or_default(),
+        ),
         terminal: config.tty,
     })
 }
@@ -219,7 +222,7 @@ pub(crate) fn capabilities(
 ) -> Result<Capabilities, Status> {
     let possible = bounding();
     if security.privileged {
-        return Ok(Capabilities { bounding: possible.0, inheritable: possible.0, ambient: 0 });
+        return Ok(Capabilities { bounding: possible.0, inheritable: 0, ambient: 0 });
     }
     let named = |names: &[String]| {
         names.iter().try_fold(Set::default(), |all, name| {

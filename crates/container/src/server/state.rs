@@ -1,16 +1,17 @@
 //! What the server knows of pods and containers, in memory and, to outlive it, on disk.
 
 use std::{
-    collections::BTreeMap,
-    fs, io,
+    collections::{BTreeMap, HashMap},
+    io,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use prost::Message;
 use tokio::sync::watch;
 use tonic::Status;
 
+use super::records;
 use crate::{
     cri::{
         ContainerConfig, ContainerState, LinuxContainerResources, NamespaceMode, NamespaceOption,
@@ -122,12 +123,15 @@ impl Container {
         }
     }
 
-    pub(crate) fn started(&mut self, started: &Started, at: i64) {
-        self.started_at = at;
+    pub(crate) fn started(&mut self, started: &Started) {
+        self.started_at = if started.at == 0 { super::now() } else { started.at };
         (self.uid, self.gid, self.groups) = (started.uid, started.gid, started.groups.clone());
     }
 
     pub(crate) fn ended(&mut self, exit: Exit) {
+        if self.started_at == 0 {
+            self.started_at = exit.at; // it was running when an earlier server did not know it yet
+        }
         self.finished_at = exit.at;
         self.exit_code = exit.code;
         let reason = match exit.code {
@@ -144,11 +148,16 @@ impl Container {
     }
 }
 
-/// All records; every change is on disk before it is seen.
+/// All records. A record is on disk before it is seen. A change is seen before: what has happened
+/// has happened, and after a crash the shim tells it again.
+///
+/// Putting, saving and forgetting may wait for the disk: they are for threads that may block.
 #[derive(Debug)]
 pub(crate) struct State {
     root: PathBuf,
     tables: Mutex<Tables>,
+    /// Held while a record is written, one for each that was changed.
+    turns: Mutex<HashMap<String, Arc<Mutex<()>>>>,
     /// Counts changes, to wait for them.
     changes: watch::Sender<u64>,
 }
@@ -159,31 +168,60 @@ struct Tables {
     containers: BTreeMap<String, Container>,
 }
 
-const RECORD: &str = "record";
-
-/// A record of what is only being made: after a crash it says what to undo.
-const PENDING: &str = "pending";
-
-/// What a crash has left half made.
+/// What an earlier server has left that must be looked at.
 #[derive(Debug, Default)]
-pub(crate) struct Unfinished {
-    pub(crate) sandboxes: Vec<Sandbox>,
-    pub(crate) containers: Vec<Container>,
+pub(crate) struct Leftovers {
+    /// Half made, and known to nobody.
+    pub(crate) unfinished_sandboxes: Vec<Sandbox>,
+    pub(crate) unfinished_containers: Vec<Container>,
+    /// Sandboxes whose own record was lost; their shims know whether they live.
+    pub(crate) restored_sandboxes: Vec<String>,
+    /// Folders of which nothing can be read.
+    pub(crate) unreadable_sandboxes: Vec<PathBuf>,
+    pub(crate) unreadable_containers: Vec<PathBuf>,
 }
 
 impl State {
-    pub(crate) fn load(root: &Path) -> io::Result<(Self, Unfinished)> {
-        let (sandboxes, unfinished_sandboxes) = load(&root.join("sandboxes"))?;
-        let (containers, unfinished_containers) = load(&root.join("containers"))?;
-        let tables = Tables { sandboxes, containers };
-        let unfinished =
-            Unfinished { sandboxes: unfinished_sandboxes, containers: unfinished_containers };
+    pub(crate) fn load(root: &Path) -> io::Result<(Self, Leftovers)> {
+        let sandboxes = records::load::<Sandbox>(&root.join("sandboxes"))?;
+        let containers = records::load::<Container>(&root.join("containers"))?;
+        let leftovers = Leftovers {
+            unfinished_sandboxes: sandboxes.unfinished,
+            unfinished_containers: containers.unfinished,
+            restored_sandboxes: sandboxes.restored.iter().map(|one| one.id.clone()).collect(),
+            unreadable_sandboxes: sandboxes.unreadable,
+            unreadable_containers: containers.unreadable,
+        };
         let state = Self {
             root: root.to_owned(),
-            tables: Mutex::new(tables),
+            tables: Mutex::default(),
+            turns: Mutex::default(),
             changes: watch::Sender::new(0),
         };
-        Ok((state, unfinished))
+        state.put_back(sandboxes.restored, containers.restored);
+        let mut tables = state.tables();
+        tables.sandboxes.extend(sandboxes.known.into_iter().map(|one| (one.id.clone(), one)));
+        tables.containers.extend(containers.known.into_iter().map(|one| (one.id.clone(), one)));
+        drop(tables);
+        Ok((state, leftovers))
+    }
+
+    /// Records that were lost are written again from what was begun.
+    fn put_back(&self, sandboxes: Vec<Sandbox>, containers: Vec<Container>) {
+        let warn = |id: &str, written: io::Result<()>| {
+            if let Err(error) = written {
+                tracing::error!(id, %error, "a restored record cannot be written");
+            }
+        };
+        let mut tables = self.tables();
+        for sandbox in sandboxes {
+            warn(&sandbox.id, records::write(&self.sandbox_folder(&sandbox.id), &sandbox));
+            tables.sandboxes.insert(sandbox.id.clone(), sandbox);
+        }
+        for container in containers {
+            warn(&container.id, records::write(&self.container_folder(&container.id), &container));
+            tables.containers.insert(container.id.clone(), container);
+        }
     }
 
     pub(crate) fn sandbox_folder(&self, id: &str) -> PathBuf {
@@ -222,69 +260,76 @@ impl State {
 
     /// Makes the folder of a sandbox that is yet to be made.
     pub(crate) fn begin_sandbox(&self, sandbox: &Sandbox) -> io::Result<()> {
-        let folder = self.sandbox_folder(&sandbox.id);
-        fs::create_dir_all(&folder)?;
-        write(&folder, PENDING, sandbox)
+        records::begin(&self.sandbox_folder(&sandbox.id), sandbox)
     }
 
     pub(crate) fn begin_container(&self, container: &Container) -> io::Result<()> {
-        let folder = self.container_folder(&container.id);
-        fs::create_dir_all(&folder)?;
-        write(&folder, PENDING, container)
+        records::begin(&self.container_folder(&container.id), container)
     }
 
     pub(crate) fn put_sandbox(&self, sandbox: Sandbox) -> io::Result<()> {
-        save(&self.sandbox_folder(&sandbox.id), &sandbox)?;
+        records::write(&self.sandbox_folder(&sandbox.id), &sandbox)?;
         self.tables().sandboxes.insert(sandbox.id.clone(), sandbox);
         self.changed();
         Ok(())
     }
 
     pub(crate) fn put_container(&self, container: Container) -> io::Result<()> {
-        save(&self.container_folder(&container.id), &container)?;
+        records::write(&self.container_folder(&container.id), &container)?;
         self.tables().containers.insert(container.id.clone(), container);
         self.changed();
         Ok(())
     }
 
-    /// Changes a container that is still there.
-    pub(crate) fn change_container(
-        &self,
-        id: &str,
-        change: impl FnOnce(&mut Container),
-    ) -> io::Result<Option<Container>> {
-        let mut tables = self.tables();
-        let Some(mut container) = tables.containers.get(id).cloned() else { return Ok(None) };
-        change(&mut container);
-        save(&self.container_folder(id), &container)?;
-        tables.containers.insert(id.to_owned(), container.clone());
-        drop(tables);
+    /// Changes a container that is still there. It is seen at once; `save_container` records it.
+    pub(crate) fn change_container(&self, id: &str, change: impl FnOnce(&mut Container)) {
+        if let Some(container) = self.tables().containers.get_mut(id) {
+            change(container);
+        }
         self.changed();
-        Ok(Some(container))
     }
 
-    pub(crate) fn change_sandbox(
-        &self,
-        id: &str,
-        change: impl FnOnce(&mut Sandbox),
-    ) -> io::Result<()> {
-        let mut tables = self.tables();
-        let Some(mut sandbox) = tables.sandboxes.get(id).cloned() else { return Ok(()) };
-        change(&mut sandbox);
-        save(&self.sandbox_folder(id), &sandbox)?;
-        tables.sandboxes.insert(id.to_owned(), sandbox);
-        drop(tables);
+    pub(crate) fn change_sandbox(&self, id: &str, change: impl FnOnce(&mut Sandbox)) {
+        if let Some(sandbox) = self.tables().sandboxes.get_mut(id) {
+            change(sandbox);
+        }
         self.changed();
-        Ok(())
     }
 
+    /// Records a container as it is now. What the disk refuses, the shim tells after a restart.
+    pub(crate) fn save_container(&self, id: &str) {
+        let turn = self.turn(id);
+        let _alone = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(container) = self.tables().containers.get(id).cloned() else { return };
+        if let Err(error) = records::write(&self.container_folder(id), &container) {
+            tracing::error!(container = id, %error, "a change cannot be recorded");
+        }
+    }
+
+    pub(crate) fn save_sandbox(&self, id: &str) {
+        let turn = self.turn(id);
+        let _alone = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(sandbox) = self.tables().sandboxes.get(id).cloned() else { return };
+        if let Err(error) = records::write(&self.sandbox_folder(id), &sandbox) {
+            tracing::error!(sandbox = id, %error, "a change cannot be recorded");
+        }
+    }
+
+    /// Afterwards nobody writes to its folder.
     pub(crate) fn forget_sandbox(&self, id: &str) {
         self.tables().sandboxes.remove(id);
-        self.changed();
+        self.end_turns(id);
     }
 
     pub(crate) fn forget_container(&self, id: &str) {
         self.tables().containers.remove(id);
+        self.end_turns(id);
+    }
+
+    /// Waits for whoever is writing; nobody writes what is not in the tables.
+    fn end_turns(&self, id: &str) {
+        drop(self.turn(id).lock());
+        self.turns().remove(id);
         self.changed();
     }
 
@@ -307,6 +352,14 @@ impl State {
         self.changes.send_modify(|count| *count += 1);
     }
 
+    fn turn(&self, id: &str) -> Arc<Mutex<()>> {
+        self.turns().entry(id.to_owned()).or_default().clone()
+    }
+
+    fn turns(&self) -> MutexGuard<'_, HashMap<String, Arc<Mutex<()>>>> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn tables(&self) -> MutexGuard<'_, Tables> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -323,54 +376,116 @@ fn find<'a, T>(table: &'a BTreeMap<String, T>, id: &str) -> Option<&'a T> {
     })
 }
 
-/// The records below a folder, and those of what was interrupted before it was known to anybody.
-fn load<T: Message + Default>(folder: &Path) -> io::Result<(BTreeMap<String, T>, Vec<T>)> {
-    fs::create_dir_all(folder)?;
-    let (mut all, mut unfinished) = (BTreeMap::new(), Vec::new());
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let read = |name: &str| {
-            let bytes = fs::read(entry.path().join(name)).ok()?;
-            T::decode(&*bytes).ok()
-        };
-        if let Some(record) = read(RECORD) {
-            all.insert(entry.file_name().to_string_lossy().into_owned(), record);
-        } else if let Some(record) = read(PENDING) {
-            unfinished.push(record);
-        } else {
-            fs::remove_dir_all(entry.path())?; // nothing was done before that was written
-        }
-    }
-    Ok((all, unfinished))
-}
-
-fn save(folder: &Path, record: &impl Message) -> io::Result<()> {
-    write(folder, RECORD, record)
-}
-
-fn write(folder: &Path, name: &str, record: &impl Message) -> io::Result<()> {
-    let new = folder.join("record.new");
-    fs::write(&new, record.encode_to_vec())?;
-    fs::rename(new, folder.join(name))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+    use crate::cri::{ContainerMetadata, PodSandboxMetadata};
+
+    fn sandbox(id: &str) -> Sandbox {
+        let metadata = Some(PodSandboxMetadata { name: "p".into(), ..Default::default() });
+        let config = Some(PodSandboxConfig { metadata, ..Default::default() });
+        Sandbox { id: id.into(), cgroup: "/g".into(), config, ..Sandbox::default() }
+    }
+
+    fn container(id: &str) -> Container {
+        let metadata = Some(ContainerMetadata { name: "c".into(), attempt: 0 });
+        let config = Some(ContainerConfig { metadata, ..Default::default() });
+        let (cgroup, sandbox) = ("/g".to_owned(), "s".to_owned());
+        Container { id: id.into(), cgroup, sandbox, config, ..Container::default() }
+    }
 
     #[test]
     fn what_was_begun_is_found_after_a_crash() {
         let root = tempfile::tempdir().expect("a folder");
         let (state, _) = State::load(root.path()).expect("load");
-        let named = |id: &str| Sandbox { id: id.into(), ..Sandbox::default() };
-        state.begin_sandbox(&named("half")).expect("begin");
-        state.begin_sandbox(&named("whole")).expect("begin");
-        state.put_sandbox(named("whole")).expect("put");
+        state.begin_sandbox(&sandbox("half")).expect("begin");
+        state.begin_sandbox(&sandbox("whole")).expect("begin");
+        state.put_sandbox(sandbox("whole")).expect("put");
         fs::create_dir_all(state.sandbox_folder("empty")).expect("a folder");
-        let (state, unfinished) = State::load(root.path()).expect("load");
-        assert_eq!(state.sandboxes(), [named("whole")]);
-        assert_eq!(unfinished.sandboxes, [named("half")]);
+        let (state, left) = State::load(root.path()).expect("load");
+        assert_eq!(state.sandboxes(), [sandbox("whole")]);
+        assert_eq!(left.unfinished_sandboxes, [sandbox("half")]);
         assert!(!state.sandbox_folder("empty").exists());
+    }
+
+    /// Puts something in the place of a record.
+    fn damage(record: &Path, how: &str) {
+        fs::remove_file(record).expect("a record");
+        match how {
+            "empty" => fs::write(record, ""),
+            "torn" => fs::write(record, &sandbox("other").encode_to_vec()[..4]),
+            "another's" => fs::write(record, sandbox("other").encode_to_vec()),
+            "garbage" => fs::write(record, [0xff; 4096]),
+            "huge" => fs::File::create(record).and_then(|file| file.set_len(1 << 40)),
+            "folder" => fs::create_dir_all(record.join("below")),
+            "link" => std::os::unix::fs::symlink("/dev/zero", record),
+            "fifo" => {
+                use rustix::fs::{CWD, FileType, Mode, mknodat};
+                let mode = Mode::from_raw_mode(0o600);
+                mknodat(CWD, record, FileType::Fifo, mode, 0).map_err(io::Error::from)
+            }
+            other => panic!("{other}"),
+        }
+        .expect("damaged");
+    }
+
+    #[test]
+    fn a_damaged_record_ends_nobody() {
+        let ways = ["empty", "torn", "another's", "garbage", "huge", "folder", "link", "fifo"];
+        for how in ways {
+            let root = tempfile::tempdir().expect("a folder");
+            let (state, _) = State::load(root.path()).expect("load");
+            state.begin_sandbox(&sandbox("s")).expect("begin");
+            state.put_sandbox(Sandbox { ready: true, pid: 7, ..sandbox("s") }).expect("put");
+            state.begin_container(&container("c")).expect("begin");
+            state.put_container(Container { started_at: 5, ..container("c") }).expect("put");
+            damage(&state.sandbox_folder("s").join("record"), how);
+            damage(&state.container_folder("c").join("record"), how);
+            for start in 0..3 {
+                let (state, left) = State::load(root.path()).expect("load");
+                assert_eq!(state.sandboxes(), [sandbox("s")], "{how}");
+                assert_eq!(state.containers(), [container("c")], "{how}");
+                let restored = if start == 0 { vec!["s"] } else { vec![] };
+                assert_eq!(left.restored_sandboxes, restored, "{how}");
+                assert!(
+                    left.unfinished_sandboxes.is_empty() && left.unfinished_containers.is_empty()
+                );
+                assert!(left.unreadable_sandboxes.is_empty(), "{how}");
+            }
+            for file in ["record", "pending"] {
+                damage(&state.sandbox_folder("s").join(file), how);
+            }
+            for _ in 0..2 {
+                let (state, left) = State::load(root.path()).expect("load");
+                assert!(state.sandboxes().is_empty(), "{how}");
+                assert_eq!(left.unreadable_sandboxes, [state.sandbox_folder("s")], "{how}");
+            }
+        }
+    }
+
+    #[test]
+    fn anything_may_lie_beside_the_records() {
+        let root = tempfile::tempdir().expect("a folder");
+        fs::write(root.path().join("sandboxes"), "no folder").expect("written");
+        fs::create_dir(root.path().join("containers")).expect("a folder");
+        fs::write(root.path().join("containers/file"), "no folder").expect("written");
+        let (state, left) = State::load(root.path()).expect("load");
+        assert!(state.sandboxes().is_empty() && left.unfinished_containers.is_empty());
+        state.begin_sandbox(&sandbox("s")).expect("begin");
+    }
+
+    #[test]
+    fn a_disk_that_refuses_a_change_does_not_hide_it() {
+        let root = tempfile::tempdir().expect("a folder");
+        let (state, _) = State::load(root.path()).expect("load");
+        state.begin_container(&container("c")).expect("begin");
+        state.put_container(container("c")).expect("put");
+        fs::remove_dir_all(state.container_folder("c")).expect("removed");
+        state.change_container("c", |container| container.finished_at = 9);
+        state.save_container("c");
+        assert_eq!(state.containers()[0].finished_at, 9);
     }
 
     #[test]

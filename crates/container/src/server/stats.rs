@@ -20,7 +20,10 @@ impl Inner {
         let config = container.config();
         let usage = self.usage(&container.cgroup);
         let upper = self.state.container_folder(&container.id).join("upper");
+        // The pod's /etc/resolv.conf and the like are written to by its containers as well.
+        let shared = disk::below(&self.state.sandbox_folder(&container.sandbox)).0;
         let (bytes, inodes) = disk::below(&upper);
+        let bytes = bytes.saturating_add(shared);
         ContainerStats {
             attributes: Some(ContainerAttributes {
                 id: container.id.clone(),

@@ -7,6 +7,8 @@ use std::{
     path::PathBuf,
 };
 
+use rustix::fs::OFlags;
+
 /// Lines longer than this are written in parts.
 const LONGEST: usize = 16 << 10;
 
@@ -31,7 +33,10 @@ pub(super) struct Line {
 
 impl Log {
     pub(super) fn open(path: PathBuf) -> io::Result<Self> {
-        let file = OpenOptions::new().append(true).create(true).mode(0o640).open(&path)?;
+        let no_link = i32::try_from(OFlags::NOFOLLOW.bits()).map_err(io::Error::other)?;
+        let options = &mut OpenOptions::new();
+        let file =
+            options.append(true).create(true).mode(0o640).custom_flags(no_link).open(&path)?;
         Ok(Self { path, file })
     }
 

@@ -2,8 +2,10 @@
 //!
 //! One thread and one loop: children that end, output that comes, requests on a socket in the pod's folder.
 
+mod birth;
 mod log;
 mod native;
+mod pending;
 mod process;
 pub(crate) mod protocol;
 mod root;
@@ -22,16 +24,18 @@ use std::{
     },
     path::Path,
     process::ExitCode,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::{
+    birth::Birth,
     log::Log,
-    native::{Born, Native, Oci, Pod},
+    native::{Existing, Native, Oci, Pod},
+    pending::{NewContainer, Pending, What},
     process::Stdio,
-    protocol::{Exit, Reply, Request, Started, VERSION, receive, send},
+    protocol::{Exit, Reply, Request, VERSION, receive, send},
     running::{Pipes, Running, answer},
 };
 use crate::spec::{Container, PidNamespace, Process, Sandbox};
@@ -39,6 +43,11 @@ use crate::spec::{Container, PidNamespace, Process, Sandbox};
 /// In the pod's folder: the sandbox's specification, and the socket.
 pub(crate) const SPEC: &str = "sandbox.json";
 pub(crate) const SOCKET: &str = "shim.sock";
+
+/// Processes that are being started at a time, and may be stuck.
+const MOST_PENDING: usize = 64;
+/// How long the pod's processes may take to end when the shim is told to.
+const LONGEST_SHUTDOWN: Duration = Duration::from_secs(20);
 
 /// Runs a pod's shim until it is told to end. To be called before any thread exists.
 /// The one argument is the pod's folder; a line on stdout says that the sandbox is there, or why not.
@@ -74,6 +83,8 @@ struct Shim {
     containers: BTreeMap<String, Running>,
     /// By process id; who started it hears of its end.
     execs: BTreeMap<i32, UnixStream>,
+    /// Processes on their way.
+    pending: Vec<Pending>,
     runtime: Box<dyn Oci>,
     ended: bool,
 }
@@ -86,11 +97,13 @@ impl Shim {
         sys::process::new_session();
         sys::process::set_name(c"tiphys-shim");
         let begin = || -> io::Result<_> {
+            sys::process::forbid_inspection()?;
             sys::process::become_subreaper()?;
             rustix::process::chdir("/")?;
             Ok((listen(folder)?, sys::process::signals(&[17])?))
         };
         let (listener, signals) = begin().map_err(|error| format!("shim: {error}"))?;
+        process::join(&spec.shim_cgroup)?;
         let sandbox = sandbox::start(&spec)?;
         Ok(Self {
             spec,
@@ -100,25 +113,28 @@ impl Shim {
             signals,
             containers: BTreeMap::new(),
             execs: BTreeMap::new(),
+            pending: Vec::new(),
             runtime: Box::new(Native),
             ended: false,
         })
     }
 
+    /// A panic costs what it happened in: one request, or one piece of output. The pod goes on.
     fn run(&mut self) -> io::Result<()> {
         while !self.ended {
             let (signal, request) = self.wait()?;
             if signal {
                 let _ = rustix::io::read(&self.signals, &mut [0; 512]); // only wakes us
-                self.reap();
+                let _ = panics::catch("shim", || self.reap());
             }
             for container in self.containers.values_mut() {
                 for at in (0..container.outputs.len()).rev() {
-                    container.pump(at);
+                    let _ = panics::catch("shim", || container.pump(at));
                 }
             }
+            self.follow_pending();
             if request {
-                self.accept();
+                let _ = panics::catch("shim", || self.accept());
             }
         }
         Ok(())
@@ -138,7 +154,11 @@ impl Shim {
                 fds.push(PollFd::new(&output.source, PollFlags::IN));
             }
         }
-        match poll(&mut fds, None) {
+        let pending = || self.pending.iter().filter(|one| !one.is_aborted());
+        fds.extend(pending().map(|one| one.birth.poll()));
+        let limit = pending().map(|one| one.birth.left()).min();
+        let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
+        match poll(&mut fds, limit.as_ref()) {
             Ok(_) => Ok((!fds[0].revents().is_empty(), !fds[1].revents().is_empty())),
             Err(rustix::io::Errno::INTR) => Ok((false, false)),
             Err(error) => Err(error.into()),
@@ -147,12 +167,8 @@ impl Shim {
 
     fn reap(&mut self) {
         while let Some((pid, ending)) = sys::process::reap() {
-            let (seconds, nanos) = sys::descriptor::now();
-            let mut exit = Exit {
-                code: ending.code(),
-                at: seconds * 1_000_000_000 + i64::from(nanos),
-                out_of_memory: false,
-            };
+            let mut exit = Exit { code: ending.code(), at: now(), out_of_memory: false };
+            self.hear_pending(); // of a process that has ended, all reports are there
             if pid == self.sandbox {
                 self.sandbox = 0;
                 for waiter in self.sandbox_waiters.drain(..) {
@@ -165,6 +181,8 @@ impl Shim {
             {
                 exit.out_of_memory = after(&container.spec);
                 container.end(exit);
+            } else {
+                self.pending.iter_mut().any(|one| one.birth.ended(pid, exit));
             }
         }
     }
@@ -185,7 +203,7 @@ impl Shim {
     fn obey(&mut self, peer: UnixStream, request: Request, passed: Vec<OwnedFd>) {
         let done = match request {
             Request::State => Ok(self.state()),
-            Request::Start { id, spec } => self.start_container(id, &spec).map(Reply::Started),
+            Request::Start { id, spec } => return self.start_container(peer, id, &spec),
             Request::Wait { id } => return self.wait_for(&id, peer),
             Request::Signal { id, signal } => self.signal(&id, signal),
             Request::Exec { id, process } => return self.exec(peer, &id, &process, passed),
@@ -195,6 +213,7 @@ impl Shim {
                 container.reopen_log().map(|()| Reply::Done).map_err(|error| error.to_string())
             }),
             Request::Delete { id } => {
+                self.abort_pending(Some(&id));
                 self.containers.remove(&id);
                 Ok(Reply::Done)
             }
@@ -212,11 +231,19 @@ impl Shim {
         Reply::State { version: VERSION, sandbox: self.sandbox, containers }
     }
 
-    fn start_container(&mut self, id: String, spec: &Path) -> Result<Started, String> {
+    fn start_container(&mut self, peer: UnixStream, id: String, spec: &Path) {
+        match self.begin_container(id, spec) {
+            Ok((birth, what)) => self.pending.push(Pending { birth, peer, what }),
+            Err(error) => answer(&peer, &Reply::Failed(error)),
+        }
+    }
+
+    fn begin_container(&self, id: String, spec: &Path) -> Result<(Birth, What), String> {
         if self.sandbox == 0 {
             return Err("the sandbox has ended".into());
         }
-        if self.containers.contains_key(&id) {
+        if self.containers.contains_key(&id) || self.pending.iter().any(|one| one.is_start_of(&id))
+        {
             return Err(format!("container {id} was started before"));
         }
         let text = fs::read(spec).map_err(|error| format!("read the specification: {error}"))?;
@@ -236,11 +263,10 @@ impl Shim {
             own_user: self.spec.users.is_some(),
             target: self.target(&spec)?,
         };
-        let born = self.runtime.start(&pod, &spec, stdio)?;
-        let started = born.started.clone();
-        let running = Running::new(spec, born, pipes, log).map_err(|error| error.to_string())?;
-        self.containers.insert(id, running);
-        Ok(started)
+        let birth = self.runtime.start(&pod, &spec, stdio)?;
+        // What the process is told, its secrets among it, is not kept.
+        let spec = Container { process: Process::default(), ..spec };
+        Ok((birth, What::Container(Box::new(NewContainer { id, spec, pipes, log }))))
     }
 
     fn target(&self, spec: &Container) -> Result<Option<i32>, String> {
@@ -268,23 +294,18 @@ impl Shim {
     }
 
     fn exec(&mut self, peer: UnixStream, id: &str, process: &Process, passed: Vec<OwnedFd>) {
-        match self.start_exec(id, process, passed) {
-            Ok(Born { started, terminal }) => {
-                let passed: Vec<_> = terminal.iter().map(AsFd::as_fd).collect();
-                let pid = started.pid;
-                let _ = send(&peer, &Reply::Started(started), &passed); // who has gone hears nothing
-                self.execs.insert(pid, peer);
-            }
+        match self.begin_exec(id, process, passed) {
+            Ok(birth) => self.pending.push(Pending { birth, peer, what: What::Exec }),
             Err(error) => answer(&peer, &Reply::Failed(error)),
         }
     }
 
-    fn start_exec(
+    fn begin_exec(
         &mut self,
         id: &str,
         process: &Process,
         passed: Vec<OwnedFd>,
-    ) -> Result<Born, String> {
+    ) -> Result<Birth, String> {
         let stdio = if process.terminal {
             None
         } else {
@@ -293,9 +314,14 @@ impl Shim {
             let [stdin, stdout, stderr] = fds;
             Some(Stdio { stdin, stdout, stderr })
         };
+        if self.pending.len() >= MOST_PENDING {
+            return Err("too many processes are being started in the pod".into());
+        }
         let container = self.containers.get(id).filter(|one| one.exit.is_none());
         let container = container.ok_or_else(|| format!("container {id} is not running"))?;
-        self.runtime.exec((&container.spec, container.pid), process, stdio)
+        let own_user = self.spec.users.is_some();
+        let existing = Existing { spec: &container.spec, init: container.pid, own_user };
+        self.runtime.exec(&existing, process, stdio)
     }
 
     fn kill_exec(&mut self, pid: i32) -> Result<Reply, String> {
@@ -318,16 +344,23 @@ impl Shim {
         }
     }
 
+    /// What does not end in time is left to the server, which ends the pod's groups.
     fn shut_down(&mut self) {
+        self.abort_pending(None);
         for container in self.containers.values().filter(|one| one.exit.is_none()) {
             let _ = sys::process::kill(container.pid, 9); // may have ended just now
+            end_group(&container.spec);
         }
         if self.sandbox != 0 {
             let _ = sys::process::kill(self.sandbox, 9); // may have ended just now
         }
-        while self.sandbox != 0 || self.containers.values().any(|one| one.exit.is_none()) {
+        let began = Instant::now();
+        let step = rustix::event::Timespec { tv_sec: 1, tv_nsec: 0 };
+        while (self.sandbox != 0 || self.containers.values().any(|one| one.exit.is_none()))
+            && began.elapsed() < LONGEST_SHUTDOWN
+        {
             let mut fds = [PollFd::new(&self.signals, PollFlags::IN)];
-            let _ = poll(&mut fds, None); // interrupted: look again
+            let _ = poll(&mut fds, Some(&step)); // interrupted: look again
             let _ = rustix::io::read(&self.signals, &mut [0; 512]); // only wakes us
             self.reap();
         }
@@ -342,12 +375,26 @@ impl Shim {
 /// What the first process leaves behind: whether memory ran out, and, without a pid namespace of
 /// their own, processes that the kernel does not end with it.
 fn after(spec: &Container) -> bool {
-    let group = sys::cgroup::Hierarchies::detect().and_then(|all| all.group(&spec.cgroup_path));
-    let Ok(group) = group else { return false };
     if spec.pid != PidNamespace::Own {
-        group.kill();
+        end_group(spec);
     }
-    group.memory_kills() > 0
+    group(spec).is_ok_and(|group| group.memory_kills() > 0)
+}
+
+fn end_group(spec: &Container) {
+    if let Err(error) = group(spec).and_then(|group| group.kill()) {
+        eprintln!("end the container's group: {error}");
+    }
+}
+
+fn group(spec: &Container) -> io::Result<sys::cgroup::Group> {
+    sys::cgroup::Hierarchies::detect()?.group(&spec.cgroup_path)
+}
+
+/// Nanoseconds since 1970.
+fn now() -> i64 {
+    let (seconds, nanos) = sys::descriptor::now();
+    seconds * 1_000_000_000 + i64::from(nanos)
 }
 
 /// Paths over 107 bytes do not fit into a socket's address: it is bound through its folder's descriptor.

@@ -3,38 +3,36 @@
 use std::{
     fs::File,
     io,
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::net::UnixStream,
-    },
-    time::Duration,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::Path,
 };
 
-use rustix::event::{PollFd, PollFlags, poll};
-use sys::{namespace, process};
+use rustix::{fs::Mode, process::umask};
+use sys::{descriptor, namespace, process};
 
 use super::{
-    process::{Stdio, adjust_oom_score, become_process, join, read_filters},
-    protocol::{self, Started},
-    root::{self, Doing},
+    birth::{Birth, Reporter},
+    process::{Stdio, adjust_oom_score, join, limit_resources, prepare, read_filters},
+    root::{self, Doing, Processes},
+    user::Accounts,
 };
 use crate::spec::{Container, PidNamespace, Process};
 
 /// How containers of a pod come to be.
 pub(super) trait Oci {
-    /// Starts a container's first process. Without `stdio` it gets a terminal, whose other end comes back.
-    fn start(&self, pod: &Pod, spec: &Container, stdio: Option<Stdio>) -> Result<Born, String>;
+    /// Begins a container's first process. Without `stdio` it gets a terminal, whose other end comes back.
+    fn start(&self, pod: &Pod, spec: &Container, stdio: Option<Stdio>) -> Result<Birth, String>;
 
-    /// Starts a further process in the container whose first process is `init`.
+    /// Begins a further process in a running container.
     fn exec(
         &self,
-        container: (&Container, i32),
+        container: &Existing<'_>,
         process: &Process,
         stdio: Option<Stdio>,
-    ) -> Result<Born, String>;
+    ) -> Result<Birth, String>;
 }
 
-/// What a container shares with its pod.
+/// What a container shares with its pod. Its processes are children of the shim that it has not waited for.
 #[derive(Debug)]
 pub(super) struct Pod {
     /// The holder of the namespaces.
@@ -44,208 +42,158 @@ pub(super) struct Pod {
     pub(super) target: Option<i32>,
 }
 
+/// A container that runs.
 #[derive(Debug)]
-pub(super) struct Born {
-    pub(super) started: Started,
-    pub(super) terminal: Option<OwnedFd>,
+pub(super) struct Existing<'a> {
+    pub(super) spec: &'a Container,
+    /// Its first process, which has not been waited for.
+    pub(super) init: i32,
+    pub(super) own_user: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Native;
 
-/// What a new process says before it becomes the program.
-type Report = Result<Started, String>;
-
-/// Mounts of a dead network file system may hang; then the container fails, not the pod.
-const LONGEST_BIRTH: Duration = Duration::from_mins(1);
-
 impl Oci for Native {
-    fn start(&self, pod: &Pod, spec: &Container, stdio: Option<Stdio>) -> Result<Born, String> {
-        let new = if spec.pid == PidNamespace::Own { namespace::PID } else { 0 };
+    fn start(&self, pod: &Pod, spec: &Container, stdio: Option<Stdio>) -> Result<Birth, String> {
         let joined = match &spec.pid {
             PidNamespace::Own | PidNamespace::Host => None,
             PidNamespace::Pod => Some(pod.sandbox),
             PidNamespace::Target(_) => pod.target,
         };
-        let sandbox = pod.sandbox;
-        let own_user = pod.own_user;
-        birth(new, joined, |report| {
-            let mut warnings = Vec::new();
-            let entered = enter_new(spec, sandbox, own_user, &mut warnings);
-            let (spec, filters) = match entered {
-                Ok(filters) => (spec, filters),
-                Err(error) => return error,
-            };
-            become_process(&spec.process, &filters, stdio, |started, terminal| {
-                tell(report, &Ok(Started { warnings, ..started }), terminal)
-            })
+        // Opened here, where the numbers cannot belong to another process yet.
+        let opened = || -> io::Result<_> {
+            let pids =
+                joined.map(|pid| namespace::open(format!("/proc/{pid}/ns/pid"))).transpose()?;
+            let users = format!("/proc/{}/ns/user", pod.sandbox);
+            let users = pod.own_user.then(|| namespace::open(users)).transpose()?;
+            Ok((process::pidfd(pod.sandbox)?, pids, users))
+        };
+        let (sandbox, pids, users) = opened().doing(|| "open the pod's namespaces".into())?;
+        let new = if spec.pid == PidNamespace::Own { namespace::PID } else { 0 };
+        Birth::begin(new, |report| {
+            let namespaces =
+                Namespaces { sandbox: &sandbox, pids: pids.as_ref(), users: users.as_ref() };
+            namespaces.start(spec, stdio, report).unwrap_or_else(|error| error)
         })
     }
 
     fn exec(
         &self,
-        (container, init): (&Container, i32),
+        container: &Existing<'_>,
         process: &Process,
         stdio: Option<Stdio>,
-    ) -> Result<Born, String> {
-        birth(0, Some(init), |report| {
-            let mut warnings = Vec::new();
-            let filters = match enter_existing(container, process, init, &mut warnings) {
-                Ok(filters) => filters,
-                Err(error) => return error,
-            };
-            become_process(process, &filters, stdio, |started, terminal| {
-                tell(report, &Ok(Started { warnings, ..started }), terminal)
-            })
+    ) -> Result<Birth, String> {
+        let opened = || -> io::Result<_> {
+            let root = descriptor::place(Path::new(&format!("/proc/{}/root", container.init)))?;
+            Ok((process::pidfd(container.init)?, root))
+        };
+        let (init, root) = opened().doing(|| "open the container's namespaces".into())?;
+        Birth::begin(0, |report| {
+            enter_existing(container, (&init, &root), (process, stdio), report)
+                .unwrap_or_else(|error| error)
         })
     }
 }
 
-fn enter_new(
-    spec: &Container,
-    sandbox: i32,
-    own_user: bool,
-    warnings: &mut Vec<String>,
-) -> Result<Vec<Vec<u64>>, String> {
-    join(&spec.cgroup)?;
-    adjust_oom_score(spec.process.oom_score_adj, warnings);
-    let filters = read_filters(&spec.process)?;
-    let open = |kind: &str| {
-        namespace::open(format!("/proc/{sandbox}/ns/{kind}"))
-            .doing(|| format!("open the pod's {kind}"))
-    };
-    let (network, ipc, uts) = (open("net")?, open("ipc")?, open("uts")?);
-    let users = if own_user { Some(open("user")?) } else { None };
-    let prepared = root::prepare(spec, users.as_ref())?;
-    namespace::unshare(namespace::MOUNT | namespace::CGROUP).doing(|| "unshare".into())?;
-    for (fd, kind) in
-        [(&network, namespace::NETWORK), (&ipc, namespace::IPC), (&uts, namespace::UTS)]
-    {
-        namespace::enter(fd, kind).doing(|| "enter the pod".into())?;
-    }
-    prepared.build(spec)?;
-    enter_users(users)?;
-    Ok(filters)
+/// What a new container enters.
+struct Namespaces<'a> {
+    /// A process that is in those of the pod.
+    sandbox: &'a OwnedFd,
+    pids: Option<&'a File>,
+    users: Option<&'a File>,
 }
 
-fn enter_existing(
-    container: &Container,
-    process: &Process,
-    init: i32,
-    warnings: &mut Vec<String>,
-) -> Result<Vec<Vec<u64>>, String> {
-    join(&container.cgroup)?;
-    adjust_oom_score(process.oom_score_adj, warnings);
-    let filters = read_filters(process)?;
-    let open = |kind: &str| {
-        namespace::open(format!("/proc/{init}/ns/{kind}")).doing(|| "enter the container".into())
-    };
-    let users = open("user")?;
-    let users = same(&users, "user").not_then(users);
-    let all = [
-        ("cgroup", namespace::CGROUP),
-        ("net", namespace::NETWORK),
-        ("ipc", namespace::IPC),
-        ("uts", namespace::UTS),
-        ("mnt", namespace::MOUNT),
-    ];
-    let files = all.map(|(name, kind)| open(name).map(|file| (file, kind)));
-    for file in files {
-        let (file, kind) = file?;
-        namespace::enter(file, kind).doing(|| "enter the container".into())?;
+impl Namespaces<'_> {
+    /// Sets a container up and becomes its process. Returns what went wrong, either way.
+    fn start(
+        &self,
+        spec: &Container,
+        stdio: Option<Stdio>,
+        report: &Reporter,
+    ) -> Result<String, String> {
+        let mut kept = vec![self.sandbox.as_fd()];
+        kept.extend(self.pids.iter().chain(&self.users).map(|file| file.as_fd()));
+        isolate(&kept, stdio.as_ref(), report)?;
+        let mut warnings = Vec::new();
+        join(&spec.cgroup)?;
+        adjust_oom_score(spec.process.oom_score_adj, &mut warnings);
+        let filters = read_filters(&spec.process)?;
+        let processes = self.pids.map(root::processes_of).transpose()?;
+        let processes = processes.map_or(Processes::Own, Processes::Other);
+        let prepared = root::prepare(spec, self.users, processes)?;
+        namespace::unshare(namespace::MOUNT | namespace::CGROUP).doing(|| "unshare".into())?;
+        namespace::enter(self.sandbox, namespace::NETWORK | namespace::IPC | namespace::UTS)
+            .doing(|| "enter the pod".into())?;
+        let accounts = prepared.build(spec)?;
+        if let Some(pids) = self.pids {
+            namespace::enter(pids, namespace::PID).doing(|| "enter the pid namespace".into())?;
+        }
+        if let Some(users) = self.users {
+            enter_users(users)?;
+        }
+        let (ready, started, terminal) = prepare(&spec.process, filters, stdio, &accounts)?;
+        report.ready(started.with(warnings), terminal.as_ref()).doing(|| "report".into())?;
+        drop(terminal);
+        Ok(match self.pids {
+            Some(_) => report.hand_over(|| ready.run()),
+            None => ready.run(),
+        })
     }
-    enter_users(users)?;
-    Ok(filters)
+}
+
+/// Enters a container and becomes a process of it. Returns what went wrong, either way.
+fn enter_existing(
+    container: &Existing<'_>,
+    (init, root): (&OwnedFd, &OwnedFd),
+    (process, stdio): (&Process, Option<Stdio>),
+    report: &Reporter,
+) -> Result<String, String> {
+    isolate(&[init.as_fd(), root.as_fd()], stdio.as_ref(), report)?;
+    let mut warnings = Vec::new();
+    join(&container.spec.cgroup)?;
+    adjust_oom_score(process.oom_score_adj, &mut warnings);
+    let filters = read_filters(process)?;
+    let accounts = Accounts::read(root);
+    let shares_pids = container.spec.pid == PidNamespace::Host;
+    let kinds = namespace::CGROUP
+        | namespace::NETWORK
+        | namespace::IPC
+        | namespace::UTS
+        | namespace::MOUNT
+        | if shares_pids { 0 } else { namespace::PID };
+    namespace::enter(init, kinds).doing(|| "enter the container".into())?;
+    if container.own_user {
+        enter_users(init)?;
+    }
+    let (ready, started, terminal) = prepare(process, filters, stdio, &accounts)?;
+    report.ready(started.with(warnings), terminal.as_ref()).doing(|| "report".into())?;
+    drop(terminal);
+    Ok(if shares_pids { ready.run() } else { report.hand_over(|| ready.run()) })
+}
+
+/// The first steps of a new process: of the shim it keeps `kept`, and nobody may look at it; what it got from
+/// whoever started the shim, it gets anew.
+fn isolate(
+    kept: &[BorrowedFd<'_>],
+    stdio: Option<&Stdio>,
+    report: &Reporter,
+) -> Result<(), String> {
+    let isolated = || -> io::Result<()> {
+        process::forbid_inspection()?;
+        let mut kept = kept.to_vec();
+        kept.push(report.as_fd());
+        kept.extend(stdio.iter().flat_map(|stdio| stdio.all()));
+        process::close_others_now(&kept)?;
+        process::new_session_keyring()?;
+        umask(Mode::from_raw_mode(0o022));
+        limit_resources()
+    };
+    isolated().doing(|| "leave the shim".into())
 }
 
 /// Last, because inside we have no rights over what belongs to the host.
-fn enter_users(users: Option<File>) -> Result<(), String> {
-    let Some(users) = users else { return Ok(()) };
+fn enter_users(users: impl AsFd) -> Result<(), String> {
     namespace::enter(users, namespace::USER).doing(|| "enter the user namespace".into())?;
     process::become_user(0, 0, &[]).doing(|| "become root of the user namespace".into())
-}
-
-/// Whether `file` is this process's own namespace: entering it again would be refused.
-fn same(file: &File, kind: &str) -> Same {
-    let own = namespace::open(format!("/proc/self/ns/{kind}")).and_then(|own| own.metadata());
-    let equal = own.and_then(|own| {
-        use std::os::unix::fs::MetadataExt;
-        Ok(own.ino() == file.metadata()?.ino())
-    });
-    Same(equal.unwrap_or(false))
-}
-
-struct Same(bool);
-
-impl Same {
-    fn not_then<T>(self, value: T) -> Option<T> {
-        (!self.0).then_some(value)
-    }
-}
-
-/// A new process in new namespaces, and in the pid namespace of `joined`. `child` returns what went wrong.
-fn birth(
-    new: i32,
-    joined: Option<i32>,
-    child: impl FnOnce(&UnixStream) -> String,
-) -> Result<Born, String> {
-    let (ours, theirs) = UnixStream::pair().doing(|| "make a report".into())?;
-    let pid = {
-        let _inside = joined.map(PidScope::enter).transpose().doing(|| "enter pids".into())?;
-        process::fork(new, || {
-            let error = child(&theirs);
-            let _ = tell(&theirs, &Err(error), None); // the parent then sees the end of the stream
-            1
-        })
-        .doing(|| "fork".into())?
-    };
-    drop(theirs);
-    let born = hear(&ours, pid);
-    if born.is_err() {
-        let _ = process::kill(pid, 9); // it has ended or must end
-        let _ = process::wait(pid);
-    }
-    born
-}
-
-/// Two reports may come: that all is ready, and that the program could not be run after all.
-fn hear(report: &UnixStream, pid: i32) -> Result<Born, String> {
-    let (mut passed, mut last) = (Vec::new(), None);
-    loop {
-        let mut ready = [PollFd::new(report, PollFlags::IN)];
-        let limit = rustix::event::Timespec::try_from(LONGEST_BIRTH).expect("small");
-        if poll(&mut ready, Some(&limit)).doing(|| "wait".into())? == 0 {
-            return Err("the container's set-up took too long".into());
-        }
-        match protocol::receive::<Report>(report, &mut passed).doing(|| "read a report".into())? {
-            Some(Err(error)) => return Err(error),
-            Some(Ok(started)) => last = Some(started),
-            None => break,
-        }
-    }
-    let started = last.ok_or("the process ended before it began")?;
-    Ok(Born { started: Started { pid, ..started }, terminal: passed.pop() })
-}
-
-fn tell(report: &UnixStream, what: &Report, terminal: Option<&OwnedFd>) -> io::Result<()> {
-    let passed: Vec<_> = terminal.iter().map(|fd| fd.as_fd()).collect();
-    protocol::send(report, what, &passed)
-}
-
-/// While it lives, children are born into another pid namespace.
-struct PidScope(File);
-
-impl PidScope {
-    fn enter(of: i32) -> io::Result<Self> {
-        let own = namespace::open("/proc/self/ns/pid")?;
-        namespace::enter(namespace::open(format!("/proc/{of}/ns/pid"))?, namespace::PID)?;
-        Ok(Self(own))
-    }
-}
-
-impl Drop for PidScope {
-    fn drop(&mut self) {
-        namespace::enter(&self.0, namespace::PID)
-            .expect("our own pid namespace is always open to us");
-    }
 }

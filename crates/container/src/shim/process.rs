@@ -3,19 +3,25 @@
 use std::{
     ffi::CString,
     fs, io,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::Path,
 };
 
+use rustix::{
+    fs::{Mode, OFlags},
+    process::Resource,
+};
 use sys::{
     capability::{self, Set},
-    process, seccomp,
+    process,
+    resource_limit::{self, UNLIMITED},
+    seccomp,
 };
 
 use super::{
     protocol::Started,
     root::Doing,
-    user::{self, Ids},
+    user::{Accounts, Ids},
 };
 use crate::spec::Process;
 
@@ -25,6 +31,12 @@ pub(super) struct Stdio {
     pub(super) stdin: OwnedFd,
     pub(super) stdout: OwnedFd,
     pub(super) stderr: OwnedFd,
+}
+
+impl Stdio {
+    pub(super) fn all(&self) -> [BorrowedFd<'_>; 3] {
+        [&self.stdin, &self.stdout, &self.stderr].map(AsFd::as_fd)
+    }
 }
 
 /// Enters the groups. The first step, so that all that follows is accounted for.
@@ -50,72 +62,130 @@ pub(super) fn read_filters(process: &Process) -> Result<Vec<Vec<u64>>, String> {
     serde_json::from_slice(&bytes).doing(|| "read the seccomp filter".into())
 }
 
-/// Becomes the process, tells `ready` just before, and runs the program. Returns only what went wrong.
-pub(super) fn become_process(
-    process: &Process,
-    filters: &[Vec<u64>],
-    stdio: Option<Stdio>,
-    ready: impl FnOnce(Started, Option<&OwnedFd>) -> io::Result<()>,
-) -> String {
-    match prepare(process, filters, stdio, ready) {
-        Ok((path, args, env)) => {
-            let error = process::exec(&path, &args, &env);
-            format!("exec {:?}: {error}", process.args[0])
-        }
-        Err(error) => error,
+/// What a container's process may use, whatever the node's own limits are: groups of processes are limited, and
+/// core files have to be asked for. Where the machine allows less, less.
+pub(super) fn limit_resources() -> io::Result<()> {
+    const FILES: Option<u64> = Some(1 << 20);
+    const STACK: Option<u64> = Some(8 << 20);
+    const LOCKED: Option<u64> = Some(8 << 20);
+    for (resource, soft, hard) in [
+        (Resource::Nofile, FILES, FILES),
+        (Resource::Core, Some(0), UNLIMITED),
+        (Resource::Stack, STACK, UNLIMITED),
+        (Resource::Memlock, LOCKED, LOCKED),
+        (Resource::Nproc, UNLIMITED, UNLIMITED),
+        (Resource::Cpu, UNLIMITED, UNLIMITED),
+        (Resource::Fsize, UNLIMITED, UNLIMITED),
+        (Resource::Data, UNLIMITED, UNLIMITED),
+        (Resource::As, UNLIMITED, UNLIMITED),
+        (Resource::Nice, Some(0), Some(0)),
+        (Resource::Rtprio, Some(0), Some(0)),
+    ] {
+        resource_limit::set(resource, soft, hard)?;
     }
+    Ok(())
 }
 
-type Program = (CString, Vec<CString>, Vec<CString>);
+/// A process with all rights of the container's, and no more, but for what loading its filter takes.
+pub(super) struct Ready<'a> {
+    process: &'a Process,
+    filters: Vec<Vec<u64>>,
+    path: CString,
+    args: Vec<CString>,
+    env: Vec<CString>,
+}
 
-fn prepare(
-    process: &Process,
-    filters: &[Vec<u64>],
+/// Takes on who the process is and what it may. Gives our end of its terminal, if it has one.
+pub(super) fn prepare<'a>(
+    process: &'a Process,
+    filters: Vec<Vec<u64>>,
     stdio: Option<Stdio>,
-    ready: impl FnOnce(Started, Option<&OwnedFd>) -> io::Result<()>,
-) -> Result<Program, String> {
-    let ids = user::look_up(&process.user)?;
+    accounts: &Accounts,
+) -> Result<(Ready<'a>, Started, Option<OwnedFd>), String> {
+    process::reset_affinity().doing(|| "reset the processors".into())?; // those of its group count
+    let ids = accounts.look_up(&process.user)?;
     let terminal = connect(stdio, &ids).doing(|| "connect stdio".into())?;
-    rustix::process::chdir(&process.cwd).doing(|| format!("chdir to {}", process.cwd.display()))?;
+    let in_folder = enter_folder(&process.cwd);
     let env = environment(process, &ids);
-    let program = program(process, &env)?;
-    if !process.no_new_privileges {
-        seccomp::load(filters).doing(|| "load the seccomp filter".into())?;
-    }
+    let (path, args, env) = program(process, &env)?;
     let bounding = Set(process.capabilities.bounding);
     capability::limit(bounding).doing(|| "limit capabilities".into())?;
     process::become_user(ids.uid, ids.gid, &ids.groups)
         .doing(|| format!("become user {}:{}", ids.uid, ids.gid))?;
-    let (inheritable, ambient) =
-        (Set(process.capabilities.inheritable), Set(process.capabilities.ambient));
-    capability::set(bounding, bounding, inheritable, ambient)
-        .doing(|| "set capabilities".into())?;
+    let loads_as_root = !filters.is_empty() && !process.no_new_privileges;
+    let admin = Set::named("SYS_ADMIN").filter(|_| loads_as_root).unwrap_or_default();
+    let held = bounding.with(admin);
+    let inheritable = Set(process.capabilities.inheritable);
+    capability::set(held, held, inheritable, Set::default()).doing(|| "set capabilities".into())?;
     if process.no_new_privileges {
         process::no_new_privileges().doing(|| "forbid new privileges".into())?;
     }
-    process::reset_signals();
-    process::close_others_on_exec().doing(|| "close descriptors".into())?;
-    let started =
-        Started { uid: ids.uid, gid: ids.gid, groups: ids.groups.clone(), ..Started::default() };
-    ready(started, terminal.as_ref()).doing(|| "report".into())?;
-    if process.no_new_privileges {
-        seccomp::load(filters).doing(|| "load the seccomp filter".into())?;
+    process::forbid_inspection().doing(|| "forbid inspection".into())?; // a new user allows it
+    // A folder may be the user's alone, not even root's.
+    in_folder
+        .or_else(|_| enter_folder(&process.cwd))
+        .doing(|| format!("chdir to {}", process.cwd.display()))?;
+    let started = Started { uid: ids.uid, gid: ids.gid, groups: ids.groups, ..Started::default() };
+    Ok((Ready { process, filters, path, args, env }, started, terminal))
+}
+
+impl Ready<'_> {
+    /// Runs the program. Returns only what went wrong.
+    pub(super) fn run(self) -> String {
+        match self.last_steps() {
+            Ok(()) => {
+                let error = process::exec(&self.path, &self.args, &self.env);
+                format!("exec {:?}: {error}", self.process.args[0])
+            }
+            Err(error) => error,
+        }
     }
-    Ok(program)
+
+    fn last_steps(&self) -> Result<(), String> {
+        process::new_session();
+        if self.process.terminal {
+            process::take_terminal().doing(|| "take the terminal".into())?;
+        }
+        process::reset_signals();
+        process::close_others_on_exec().doing(|| "close descriptors".into())?;
+        let load = || seccomp::load(&self.filters).doing(|| "load the seccomp filter".into());
+        if !self.process.no_new_privileges {
+            load()?;
+        }
+        let rights = &self.process.capabilities;
+        let (held, inheritable) = (Set(rights.bounding), Set(rights.inheritable));
+        capability::set(held, held, inheritable, Set(rights.ambient))
+            .doing(|| "set capabilities".into())?;
+        if self.process.no_new_privileges {
+            load()?;
+        }
+        Ok(())
+    }
+}
+
+/// Goes to a folder of the container. It is opened as one in its root, so that no link of /proc leads out, and must
+/// be one that the root reaches.
+fn enter_folder(path: &Path) -> io::Result<()> {
+    let root = sys::descriptor::place(Path::new("/"))?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
+    let folder = sys::descriptor::open_in(root, path, flags, Mode::empty())?;
+    rustix::process::fchdir(folder)?;
+    if rustix::process::getcwd(Vec::new())?.to_bytes().starts_with(b"/") {
+        return Ok(());
+    }
+    Err(io::Error::other("the folder is outside of the container's root"))
 }
 
 /// Connects the standard descriptors; gives back our end of the terminal, if there is one.
 fn connect(stdio: Option<Stdio>, ids: &Ids) -> io::Result<Option<OwnedFd>> {
     let Some(stdio) = stdio else {
         let (ours, theirs) = sys::descriptor::terminal()?;
-        process::take_terminal(theirs.as_fd())?;
         own(&theirs, ids);
         for standard in 0..3 {
             process::set_standard(theirs.as_fd(), standard)?;
         }
         return Ok(Some(ours));
     };
-    process::new_session();
     for (standard, fd) in [(0, stdio.stdin), (1, stdio.stdout), (2, stdio.stderr)] {
         own(&fd, ids);
         process::set_standard(fd.as_fd(), standard)?;
@@ -137,6 +207,7 @@ fn own(fd: &OwnedFd, ids: &Ids) {
 
 fn environment(process: &Process, ids: &Ids) -> Vec<String> {
     let mut env = process.env.clone();
+    env.retain(|one| one != "HOME="); // empty counts as missing
     let has = |env: &[String], key: &str| {
         env.iter().any(|one| one.split_once('=').is_some_and(|(name, _)| name == key))
     };
@@ -154,6 +225,9 @@ fn environment(process: &Process, ids: &Ids) -> Vec<String> {
     }
     env
 }
+
+/// The path of a program, its arguments, its environment.
+type Program = (CString, Vec<CString>, Vec<CString>);
 
 fn program(process: &Process, env: &[String]) -> Result<Program, String> {
     let text = |text: &str| CString::new(text).map_err(|_| format!("nul byte in {text:?}"));

@@ -70,7 +70,12 @@ pub(crate) enum Reply {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Status {
-    Running { pid: i32 },
+    Running {
+        pid: i32,
+        /// Older shims do not tell.
+        #[serde(default)]
+        started: Started,
+    },
     Exited(Exit),
 }
 
@@ -81,6 +86,15 @@ pub(crate) struct Started {
     pub(crate) gid: u32,
     pub(crate) groups: Vec<u32>,
     pub(crate) warnings: Vec<String>,
+    /// Nanoseconds since 1970; 0: an older shim does not tell.
+    #[serde(default)]
+    pub(crate) at: i64,
+}
+
+impl Started {
+    pub(crate) fn with(self, warnings: Vec<String>) -> Self {
+        Self { warnings, ..self }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,6 +110,13 @@ pub(crate) fn send<T: Serialize>(
     message: &T,
     passed: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
+    let frame = frame(message)?;
+    let sent = sys::descriptor::send(socket.as_fd(), &frame, passed)?;
+    socket.write_all(&frame[sent..])
+}
+
+/// A message as it goes over the wire.
+pub(crate) fn frame<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
     let mut frame = vec![0; 4];
     serde_json::to_writer(&mut frame, message)?;
     let length = frame.len() - 4;
@@ -103,8 +124,16 @@ pub(crate) fn send<T: Serialize>(
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "message too long"));
     }
     frame[..4].copy_from_slice(&u32::try_from(length).expect("checked").to_le_bytes());
-    let sent = sys::descriptor::send(socket.as_fd(), &frame, passed)?;
-    socket.write_all(&frame[sent..])
+    Ok(frame)
+}
+
+/// How long the body of a frame is that begins so.
+pub(crate) fn length(head: [u8; 4]) -> io::Result<usize> {
+    let length = usize::try_from(u32::from_le_bytes(head)).expect("fits");
+    if length > LONGEST {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "message too long"));
+    }
+    Ok(length)
 }
 
 /// The next frame; `None` when the other side has closed.
@@ -117,11 +146,7 @@ pub(crate) fn receive<T: DeserializeOwned>(
         0 => return Ok(None),
         got => socket.read_exact(&mut head[got..])?,
     }
-    let length = usize::try_from(u32::from_le_bytes(head)).expect("fits");
-    if length > LONGEST {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "message too long"));
-    }
-    let mut body = vec![0; length];
+    let mut body = vec![0; length(head)?];
     socket.read_exact(&mut body)?;
     Ok(Some(serde_json::from_slice(&body)?))
 }

@@ -3,17 +3,21 @@
 
 use std::{
     fs::File,
-    io,
-    os::fd::{AsFd, OwnedFd},
+    io::{self, Read},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixStream,
+    },
     path::Path,
 };
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, mknodat, statat, symlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, mknodat, statat, symlinkat};
 use sys::{
-    descriptor::{make_file, make_folder, place, place_in},
-    mount,
+    descriptor::{make_file, make_folder, make_plain_folder, null_mount, place, place_in},
+    mount, namespace, process,
 };
 
+use super::user::Accounts;
 use crate::spec::{Container, Device, IdMaps, Mount, Propagation, Source};
 
 /// What must be opened before the mount namespace is left: the host's files.
@@ -22,7 +26,17 @@ pub(super) struct Prepared {
     root: OwnedFd,
     /// For each mount of the specification.
     sources: Vec<Option<OwnedFd>>,
-    devices: Vec<OwnedFd>,
+    devices: Vec<Stat>,
+    processes: Processes,
+}
+
+/// Whose processes a container sees.
+#[derive(Debug)]
+pub(super) enum Processes {
+    /// Those of the pid namespace that this process is in.
+    Own,
+    /// Those of another: its file system, not attached yet.
+    Other(OwnedFd),
 }
 
 type Result<T> = std::result::Result<T, String>;
@@ -39,15 +53,51 @@ impl<T, E: std::fmt::Display> Doing<T> for std::result::Result<T, E> {
 }
 
 /// Opens everything of the host's.
-pub(super) fn prepare(spec: &Container, users: Option<&File>) -> Result<Prepared> {
+pub(super) fn prepare(
+    spec: &Container,
+    users: Option<&File>,
+    processes: Processes,
+) -> Result<Prepared> {
     let root = overlay(spec, users).doing(|| "mount the root file system".into())?;
     let sources = spec.mounts.iter().map(open_source).collect::<Result<_>>()?;
     let device = |device: &Device| {
-        place(&device.host).doing(|| format!("open device {}", device.host.display()))
+        let stat = place(&device.host).and_then(|host| Ok(fstat(host)?));
+        stat.doing(|| format!("open device {}", device.host.display()))
     };
     let devices = spec.devices.iter().map(device).collect::<Result<_>>()?;
-    Ok(Prepared { root, sources, devices })
+    Ok(Prepared { root, sources, devices, processes })
 }
+
+/// The file system of the processes of a pid namespace.
+pub(super) fn processes_of(pids: &File) -> Result<OwnedFd> {
+    mount::processes(pids, QUIET)
+        .or_else(|_| processes_from_inside(pids))
+        .doing(|| "show the processes of the pid namespace".into())
+}
+
+/// The same on kernels before 6.17: only a process of the namespace can make it. That process does nothing else.
+fn processes_from_inside(pids: &File) -> io::Result<OwnedFd> {
+    let own = namespace::open("/proc/self/ns/pid")?;
+    let (ours, theirs) = UnixStream::pair()?;
+    namespace::enter(pids, namespace::PID)?;
+    let child = process::fork(0, || {
+        let made = mount::new("proc", &[], QUIET);
+        let sent = made.and_then(|made| sys::descriptor::send(&theirs, b"\0", &[made.as_fd()]));
+        i32::from(sent.is_err())
+    });
+    namespace::enter(own, namespace::PID)?;
+    let child = child?;
+    drop(theirs);
+    let mut passed = Vec::new();
+    let received = sys::descriptor::receive(&ours, &mut [0], &mut passed);
+    let _ = (&ours).read(&mut [0]); // until it has ended
+    process::wait(child)?;
+    received?;
+    passed.pop().ok_or_else(|| io::Error::other("the process in the namespace made none"))
+}
+
+/// For file systems that hold no programs.
+const QUIET: u64 = mount::NO_SUID | mount::NO_DEV | mount::NO_EXEC;
 
 fn overlay(spec: &Container, users: Option<&File>) -> io::Result<OwnedFd> {
     let path = |path: &Path| {
@@ -165,7 +215,7 @@ fn stacked(layers: &[std::path::PathBuf], sub_path: &Path) -> io::Result<OwnedFd
 
 impl Prepared {
     /// Puts everything in its place and makes it the root. The namespaces of the container have been entered.
-    pub(super) fn build(self, spec: &Container) -> Result<()> {
+    pub(super) fn build(mut self, spec: &Container) -> Result<Accounts> {
         let host = place(Path::new("/")).doing(|| "open /".into())?;
         mount::propagate(&host, mount::Propagation::Private, true)
             .doing(|| "leave the host's mounts".into())?;
@@ -173,12 +223,12 @@ impl Prepared {
         mount::attach(&self.root, target).doing(|| "attach the root".into())?;
         let root = &self.root;
         for (mount, source) in spec.mounts.iter().zip(self.sources) {
-            place_mount(root, mount, source)
+            place_mount(root, mount, source, &mut self.processes)
                 .doing(|| format!("mount {}", mount.target.display()))?;
             if mount.target == Path::new("/dev") && !matches!(mount.source, Source::Bind { .. }) {
                 links(root).doing(|| "fill /dev".into())?;
-                for (device, host) in spec.devices.iter().zip(&self.devices) {
-                    make_device(root, device, host)
+                for (device, like) in spec.devices.iter().zip(&self.devices) {
+                    make_device(root, device, like)
                         .doing(|| format!("make device {}", device.target.display()))?;
                 }
             }
@@ -202,8 +252,10 @@ impl Prepared {
         if spec.root.read_only {
             mount::restrict(root, mount::READ_ONLY, false).doing(|| "make / read-only".into())?;
         }
+        let accounts = Accounts::read(root);
         rustix::process::fchdir(root).doing(|| "enter the root".into())?;
-        mount::change_root().doing(|| "change the root".into())
+        mount::change_root().doing(|| "change the root".into())?;
+        Ok(accounts)
     }
 }
 
@@ -212,26 +264,46 @@ fn exists(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::ReadOnlyFilesystem { Ok(()) } else { Err(error) }
 }
 
-fn place_mount(root: &OwnedFd, at: &Mount, source: Option<OwnedFd>) -> io::Result<()> {
+fn place_mount(
+    root: &OwnedFd,
+    at: &Mount,
+    source: Option<OwnedFd>,
+    processes: &mut Processes,
+) -> io::Result<()> {
     let tree = match (&at.source, source) {
         (_, Some(tree)) => tree,
         (Source::Cgroups { controllers }, None) => return cgroups(root, at, controllers),
+        (Source::Proc, None) => match std::mem::replace(processes, Processes::Own) {
+            Processes::Own => mount::new("proc", &[], QUIET)?,
+            Processes::Other(tree) => tree,
+        },
         (source, None) => fresh(source)?,
     };
     if at.read_only {
         mount::restrict(&tree, mount::READ_ONLY, at.recursive_read_only)?;
     }
     let folder = FileType::from_raw_mode(fstat(&tree)?.st_mode) == FileType::Directory;
-    let target = if folder { make_folder(root, &at.target)? } else { make_file(root, &at.target)? };
+    let target = match &at.source {
+        Source::Bind { .. } | Source::Layers { .. } if folder => make_folder(root, &at.target)?,
+        Source::Bind { .. } | Source::Layers { .. } => make_file(root, &at.target)?,
+        _ => own_place(root, &at.target)?,
+    };
     mount::attach(&tree, target)
 }
 
+/// Where one of the runtime's own file systems goes: what is masked or read-only in it is found by the same path
+/// again, so an image must not lead it elsewhere.
+fn own_place(root: &OwnedFd, target: &Path) -> io::Result<OwnedFd> {
+    make_plain_folder(root, target).map_err(|error| {
+        let what = "a file system of the runtime must be mounted on ordinary directory";
+        io::Error::new(error.kind(), format!("{what}: {error}"))
+    })
+}
+
 fn fresh(source: &Source) -> io::Result<OwnedFd> {
-    let quiet = mount::NO_SUID | mount::NO_DEV | mount::NO_EXEC;
     match source {
-        Source::Proc => mount::new("proc", &[], quiet),
-        Source::Sys => mount::new("sysfs", &[], quiet),
-        Source::MessageQueues => mount::new("mqueue", &[], quiet),
+        Source::Sys => mount::new("sysfs", &[], QUIET),
+        Source::MessageQueues => mount::new("mqueue", &[], QUIET),
         Source::Terminals => {
             let options = [
                 ("newinstance", None),
@@ -245,20 +317,17 @@ fn fresh(source: &Source) -> io::Result<OwnedFd> {
         Source::Tmpfs { options, no_exec } => {
             let options: Vec<_> =
                 options.iter().map(|(key, value)| (key.as_str(), Some(value.as_str()))).collect();
-            mount::new("tmpfs", &options, mount::NO_SUID | if *no_exec { quiet } else { 0 })
+            mount::new("tmpfs", &options, mount::NO_SUID | if *no_exec { QUIET } else { 0 })
         }
-        Source::Bind { .. } | Source::Layers { .. } | Source::Cgroups { .. } => {
+        Source::Bind { .. } | Source::Layers { .. } | Source::Cgroups { .. } | Source::Proc => {
             Err(io::Error::other("no source was opened"))
         }
     }
 }
 
 fn cgroups(root: &OwnedFd, at: &Mount, controllers: &[String]) -> io::Result<()> {
-    let attributes = mount::NO_SUID
-        | mount::NO_DEV
-        | mount::NO_EXEC
-        | if at.read_only { mount::READ_ONLY } else { 0 };
-    let target = make_folder(root, &at.target)?;
+    let attributes = QUIET | if at.read_only { mount::READ_ONLY } else { 0 };
+    let target = own_place(root, &at.target)?;
     if controllers.is_empty() {
         return mount::attach(mount::new("cgroup2", &[], attributes)?, target);
     }
@@ -290,8 +359,7 @@ fn link(root: &OwnedFd, to: &str, at: &str) -> io::Result<()> {
     }
 }
 
-fn make_device(root: &OwnedFd, device: &Device, host: &OwnedFd) -> io::Result<()> {
-    let like = fstat(host)?;
+fn make_device(root: &OwnedFd, device: &Device, like: &Stat) -> io::Result<()> {
     let kind = FileType::from_raw_mode(like.st_mode);
     let parent = make_folder(root, device.target.parent().unwrap_or(Path::new("/")))?;
     let name = device.target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
@@ -321,7 +389,7 @@ fn mask(root: &OwnedFd, path: &Path) -> io::Result<()> {
     let cover = if folder {
         mount::new("tmpfs", &[("size", Some("0")), ("mode", Some("755"))], mount::READ_ONLY)?
     } else {
-        mount::copy(place_in(root, Path::new("/dev/null"))?, false)?
+        null_mount()? // the container's own may be anything
     };
     mount::attach(cover, at)
 }

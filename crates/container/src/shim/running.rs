@@ -12,10 +12,10 @@ use rustix::{
 };
 
 use super::{
+    birth::Born,
     log::{Line, Log, Stream},
-    native::Born,
     process::Stdio,
-    protocol::{Exit, Reply, Status, send},
+    protocol::{Exit, Reply, Started, Status, send},
 };
 use crate::spec::Container;
 
@@ -25,6 +25,7 @@ const CHUNK: usize = 8 << 10;
 pub(super) struct Running {
     pub(super) spec: Container,
     pub(super) pid: i32,
+    started: Started,
     pub(super) exit: Option<Exit>,
     pub(super) outputs: Vec<Output>,
     log: Option<Log>,
@@ -65,7 +66,7 @@ impl Pipes {
             let (theirs, ours) = pipe_with(PipeFlags::CLOEXEC)?;
             (theirs, Some(ours))
         } else {
-            (File::open("/dev/null")?.into(), None)
+            (sys::descriptor::null()?, None)
         };
         let outputs = vec![
             Output::new(from_stdout, Stream::Stdout)?,
@@ -89,6 +90,7 @@ impl Running {
         Ok(Self {
             spec,
             pid: born.started.pid,
+            started: born.started,
             exit: None,
             outputs,
             log,
@@ -99,7 +101,8 @@ impl Running {
     }
 
     pub(super) fn status(&self) -> Status {
-        self.exit.map_or(Status::Running { pid: self.pid }, Status::Exited)
+        let running = || Status::Running { pid: self.pid, started: self.started.clone() };
+        self.exit.map_or_else(running, Status::Exited)
     }
 
     /// Answers when the container has ended, maybe at once.

@@ -1,8 +1,16 @@
 //! The first process of a pod: it holds the namespaces and reaps, nothing more.
 
-use std::{fs, io::Read, os::unix::net::UnixStream};
+use std::{
+    fs,
+    io::{self, Read},
+    os::unix::net::UnixStream,
+    path::Path,
+};
 
-use sys::{namespace, process};
+use sys::{
+    capability::{self, Set},
+    descriptor, mount, namespace, process,
+};
 
 use super::{
     process::{adjust_oom_score, join},
@@ -30,8 +38,10 @@ pub(super) fn start(spec: &Sandbox) -> Result<i32, String> {
             Ok(()) => {
                 let _ = (&theirs).write_all(b"\0"); // a parent that is gone needs no report
                 process::set_name(c"tiphys-pause");
-                process::close_others_now(2);
-                match process::pause() {}
+                match process::close_others_now(&[]) {
+                    Ok(()) => match process::pause() {},
+                    Err(_) => 1,
+                }
             }
             Err(error) => {
                 let _ = (&theirs).write_all(error.as_bytes());
@@ -71,7 +81,27 @@ fn set_up(spec: &Sandbox) -> Result<(), String> {
     for (name, value) in &spec.sysctls {
         sysctl(name, value)?;
     }
-    Ok(())
+    if spec.own_pid {
+        leave_host().doing(|| "leave the host's files".into())?;
+    }
+    process::forbid_inspection().doing(|| "forbid inspection".into())
+}
+
+/// Containers see this process where they share its pid namespace, and with it the root of its mount namespace: one
+/// that has nothing in it.
+fn leave_host() -> io::Result<()> {
+    process::new_session_keyring()?;
+    namespace::unshare(namespace::MOUNT)?;
+    let host = descriptor::place(Path::new("/"))?;
+    mount::propagate(&host, mount::Propagation::Private, true)?;
+    let limits = mount::READ_ONLY | mount::NO_SUID | mount::NO_DEV | mount::NO_EXEC;
+    let empty = mount::new("tmpfs", &[("size", Some("0")), ("mode", Some("555"))], limits)?;
+    mount::attach(&empty, &host)?;
+    rustix::process::fchdir(&empty)?;
+    mount::change_root()?;
+    // The signals of a pod's namespaces are all it needs rights for, and those it has as their first process.
+    capability::limit(Set::default())?;
+    capability::set(Set::default(), Set::default(), Set::default(), Set::default())
 }
 
 /// Both spellings are in use, `net.ipv4.ip_forward` and `net/ipv4/ip_forward`.

@@ -1,6 +1,8 @@
 //! Users and groups by the container's own /etc/passwd and /etc/group.
 
-use std::{fs::File, io::Read};
+use std::{collections::HashSet, os::fd::AsFd, path::Path};
+
+use sys::container_file;
 
 use crate::spec::User;
 
@@ -14,47 +16,75 @@ pub(super) struct Ids {
     pub(super) home: Option<String>,
 }
 
-/// Looks `user` up in the files of the current root.
-pub(super) fn look_up(user: &User) -> Result<Ids, String> {
-    resolve(user, &text("/etc/passwd"), &text("/etc/group"))
+/// The container's own files about users. Images may lack them, and they may be anything: what is no regular file
+/// of sensible size counts as empty.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Accounts {
+    passwd: String,
+    group: String,
 }
 
-/// Images may lack the files, and a file may be anything: what is no text of sensible size counts as empty.
-fn text(path: &str) -> String {
-    let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(4 << 20).read_to_string(&mut text));
-    read.map(|_| text).unwrap_or_default()
-}
+/// No more of a file is read.
+const LONGEST: usize = 4 << 20;
+/// As on every Linux: what lies above is reserved, and the last number means "leave as it is" to the kernel.
+const LAST_ID: i64 = i32::MAX as i64;
 
-fn resolve(user: &User, passwd: &str, group: &str) -> Result<Ids, String> {
-    let (name, of_group) = user.name.split_once(':').unwrap_or((&user.name, ""));
-    let name = if name.is_empty() { "0" } else { name };
-    let number: Option<u32> = name.parse().ok();
-    let known = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(|entry| {
-        entry.len() >= 4
-            && (entry[0] == name || number.is_some() && entry[2].parse().ok() == number)
-    });
-    let uid = number
-        .or_else(|| known.as_ref()?[2].parse().ok())
-        .ok_or_else(|| format!("unable to find user {name}: no matching entries in passwd file"))?;
-    let of_passwd = known.as_ref().and_then(|entry| entry[3].parse().ok());
-    let gid = match (user.gid, of_group) {
-        (Some(gid), _) => gid,
-        (None, "") => of_passwd.unwrap_or(0),
-        (None, named) => group_id(named, group)?,
-    };
-    let mut groups = vec![gid];
-    let mut add = |gid: u32| {
-        if !groups.contains(&gid) {
-            groups.push(gid);
-        }
-    };
-    if let Some(entry) = known.as_ref().filter(|_| !user.strict) {
-        members(entry[0], group).for_each(&mut add);
+impl Accounts {
+    /// Reads them from a root file system. The caller must still see the host's `/proc`.
+    pub(super) fn read(root: impl AsFd) -> Self {
+        let text = |path: &str| {
+            let file = container_file::open_in_root(&root, Path::new(path));
+            let bytes = file.and_then(|file| container_file::read_head(&file, LONGEST));
+            bytes.ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default()
+        };
+        Self { passwd: text("/etc/passwd"), group: text("/etc/group") }
     }
-    user.groups.iter().copied().for_each(&mut add);
-    let home = known.and_then(|entry| entry.get(5).map(|home| (*home).to_owned()));
-    Ok(Ids { uid, gid, groups, home })
+
+    pub(super) fn look_up(&self, user: &User) -> Result<Ids, String> {
+        let Self { passwd, group } = self;
+        let (name, of_group) = user.name.split_once(':').unwrap_or((&user.name, ""));
+        let name = if name.is_empty() { "0" } else { name };
+        let number = number(name)?;
+        let known = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(|entry| {
+            entry.len() >= 4
+                && (entry[0] == name || number.is_some() && entry[2].parse().ok() == number)
+        });
+        let missing = || format!("unable to find user {name}: no matching entries in passwd file");
+        let field = |at: usize| known.as_ref().and_then(|entry| entry[at].parse().ok());
+        let uid = number.or_else(|| field(2)).ok_or_else(missing)?;
+        let gid = match (user.gid, of_group) {
+            (Some(gid), _) => gid,
+            (None, "") => field(3).unwrap_or(0),
+            (None, named) => group_id(named, group)?,
+        };
+        let (mut groups, mut seen) = (vec![gid], HashSet::from([gid]));
+        let mut add = |gid: u32| {
+            if seen.insert(gid) {
+                groups.push(gid);
+            }
+        };
+        if let Some(entry) = known.as_ref().filter(|_| !user.strict) {
+            members(entry[0], group).for_each(&mut add);
+        }
+        user.groups.iter().copied().for_each(&mut add);
+        if let Some(id) = groups.iter().chain([&uid]).find(|id| i64::from(**id) > LAST_ID) {
+            return Err(format!("user or group {id} is out of range"));
+        }
+        let home = known.and_then(|entry| entry.get(5).map(|home| (*home).to_owned()));
+        Ok(Ids { uid, gid, groups, home })
+    }
+}
+
+/// A user or group by its number. What looks like one and cannot be is an error, not a name: the image's own file
+/// could give such a name any number.
+fn number(name: &str) -> Result<Option<u32>, String> {
+    let digits = name.strip_prefix(['+', '-']).unwrap_or(name);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(None);
+    }
+    let number = name.parse().ok().filter(|number| (0..=LAST_ID).contains(number));
+    let number = number.and_then(|number| u32::try_from(number).ok());
+    number.map(Some).ok_or_else(|| format!("user or group {name} is out of range"))
 }
 
 fn group_id(name: &str, group: &str) -> Result<u32, String> {
@@ -62,7 +92,7 @@ fn group_id(name: &str, group: &str) -> Result<u32, String> {
         let entry = group.lines().find(|line| line.split(':').next() == Some(name))?;
         entry.split(':').nth(2)?.parse().ok()
     };
-    let found = name.parse().ok().or_else(by_name);
+    let found = number(name)?.or_else(by_name);
     found.ok_or_else(|| format!("unable to find group {name}: no matching entries in group file"))
 }
 
@@ -78,12 +108,14 @@ fn members<'a>(name: &'a str, group: &'a str) -> impl Iterator<Item = u32> + 'a 
 mod tests {
     use super::*;
 
-    const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nweb:x:1000:1000::/srv:/bin/sh\n";
-    const GROUP: &str = "root:x:0:\nextra:x:50:web,other\n";
+    const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nweb:x:1000:1000::/srv:/bin/sh\n\
+        4294967296:x:0:0::/:/bin/sh\n-5:x:0:0::/:/bin/sh\nhuge:x:4294967295:0::/:/bin/sh\n\
+        wide:x:7:4294967295::/:/bin/sh\n";
+    const GROUP: &str = "root:x:0:\nextra:x:50:web,other\n-1:x:0:\n";
 
     fn ids(name: &str, strict: bool) -> Result<Ids, String> {
         let user = User { name: name.into(), groups: vec![7], strict, ..User::default() };
-        resolve(&user, PASSWD, GROUP)
+        Accounts { passwd: PASSWD.into(), group: GROUP.into() }.look_up(&user)
     }
 
     #[test]
@@ -94,5 +126,18 @@ mod tests {
         assert_eq!(ids("5:extra", false).expect("numbers").gid, 50);
         assert_eq!(ids("", false).expect("root").home.as_deref(), Some("/root"));
         assert!(ids("nobody-here", false).is_err());
+    }
+
+    /// A kubelet that asks "is it root?" sees a number other than 0; so must the kernel.
+    #[test]
+    fn numbers_that_cannot_be_are_no_names_and_not_root() {
+        for name in ["4294967295", "4294967296", "2147483648", "-5", "-1", "99999999999999999999"] {
+            ids(name, false).expect_err(name);
+        }
+        for name in ["huge", "wide", "5:-1", "5:4294967295"] {
+            ids(name, false).expect_err(name);
+        }
+        assert_eq!(ids("2147483647", false).expect("the last one").uid, 2_147_483_647);
+        assert_eq!(ids("+8", false).expect("a number").uid, 8);
     }
 }

@@ -104,6 +104,7 @@ impl Shared {
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop.clone();
         self.tasks.spawn(async move {
+            let task = panics::contain("stream", task);
             stop.run_until_cancelled(task).await;
         });
     }

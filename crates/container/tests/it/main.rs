@@ -1,7 +1,11 @@
 //! The runtime as a kubelet sees it: real containers from a packed busybox.
 
+mod costs;
+mod hardening;
 mod image;
+mod killing;
 mod pod;
+mod recovery;
 mod rights;
 mod stream;
 mod streaming;

@@ -5,7 +5,7 @@ use container::cri::{
     PodSandboxStatusRequest, RemoveContainerRequest, StopContainerRequest,
 };
 
-use crate::support::{Runtime, shell, wait_for};
+use crate::support::{Runtime, shell, shim_of, wait_for};
 
 async fn exec(runtime: &mut Runtime, id: &str, script: &str) -> ExecSyncResponse {
     let request = ExecSyncRequest {
@@ -69,24 +69,12 @@ async fn containers_outlive_the_server() {
     runtime.end().await;
 }
 
-/// The shim of a sandbox: the process that was started with the sandbox's folder.
-fn shim(sandbox: &str) -> i32 {
-    let of_shim = |pid: &i32| {
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let parent = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let own = format!("PPid:\t{}\n", std::process::id());
-        String::from_utf8_lossy(&line).contains(sandbox) && parent.contains(&own)
-    };
-    let pids = std::fs::read_dir("/proc").expect("processes").flatten();
-    pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(of_shim).expect("a shim")
-}
-
 #[tokio::test]
 async fn a_pod_whose_shim_is_killed_is_dead() {
     let mut runtime = Runtime::start().await;
     let sandbox = runtime.sandbox("pod").await;
     let id = runtime.container(&sandbox, shell("a", "sleep 1000")).await;
-    sys::process::kill(shim(&sandbox), 9).expect("killed");
+    sys::process::kill(shim_of(&sandbox), 9).expect("killed");
     let mut ended = status(&mut runtime, &id).await;
     for _ in 0..3000 {
         if ended.state() == ContainerState::ContainerExited {

@@ -10,10 +10,10 @@ use tokio_tungstenite::{
 
 use crate::support::{Runtime, shell, wait_for};
 
-struct Session(WebSocketStream<TcpStream>);
+pub(crate) struct Session(WebSocketStream<TcpStream>);
 
 impl Session {
-    async fn open(url: &str) -> Self {
+    pub(crate) async fn open(url: &str) -> Self {
         let url = url.replacen("http://", "ws://", 1);
         let mut request = url.as_str().into_client_request().expect("a request");
         let protocol = "v5.channel.k8s.io".parse().expect("a header");
@@ -24,13 +24,13 @@ impl Session {
         Self(client_async(request, socket).await.expect("upgrade").0)
     }
 
-    async fn send(&mut self, channel: u8, bytes: &[u8]) {
+    pub(crate) async fn send(&mut self, channel: u8, bytes: &[u8]) {
         let message = [&[channel], bytes].concat();
         self.0.send(Message::Binary(message.into())).await.expect("sent");
     }
 
     /// Everything on `channel` until it holds `text` or the session ends.
-    async fn read(&mut self, channel: u8, text: &str) -> String {
+    pub(crate) async fn read(&mut self, channel: u8, text: &str) -> String {
         let mut seen = String::new();
         while let Some(Ok(message)) = self.0.next().await {
             let Message::Binary(bytes) = message else { continue };

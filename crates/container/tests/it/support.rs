@@ -1,6 +1,7 @@
 //! A runtime in a folder of its own, with one image.
 
 use std::{
+    ffi::OsString,
     fs,
     io::Write,
     path::{Path, PathBuf},
@@ -12,7 +13,7 @@ use container::{
     Config, Cri, Server,
     cni::Loopback,
     cri::{
-        ContainerConfig, ContainerMetadata, CreateContainerRequest, ImageSpec,
+        ContainerConfig, ContainerMetadata, CreateContainerRequest, ExecSyncRequest, ImageSpec,
         LinuxContainerConfig, LinuxContainerSecurityContext, LinuxPodSandboxConfig,
         LinuxSandboxSecurityContext, NamespaceMode, NamespaceOption, PodSandboxConfig,
         PodSandboxMetadata, RemovePodSandboxRequest, RunPodSandboxRequest, StartContainerRequest,
@@ -21,12 +22,15 @@ use container::{
 };
 use tokio::{net::UnixListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
+use tonic::Status;
 
 pub(crate) const IMAGE: &str = "example.test/busybox:1";
+pub(crate) const SHIM: &str = env!("CARGO_BIN_EXE_container-shim");
 
 pub(crate) struct Runtime {
     folder: tempfile::TempDir,
     pub(crate) cri: Cri,
+    store: Store,
     stop: CancellationToken,
     served: JoinHandle<()>,
 }
@@ -39,15 +43,34 @@ impl Runtime {
         Self::serve(folder, store).await
     }
 
+    /// One whose shims are started by another program.
+    pub(crate) async fn start_with(shim: &str, args: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = store(folder.path());
+        store.import(std::io::Cursor::new(archive())).await.expect("import the image");
+        let args = args.iter().map(OsString::from).collect();
+        Self::serve_with(folder, store, (shim.into(), args)).await
+    }
+
     async fn serve(folder: tempfile::TempDir, store: Store) -> Self {
+        Self::serve_with(folder, store, (SHIM.into(), Vec::new())).await
+    }
+
+    async fn serve_with(
+        folder: tempfile::TempDir,
+        store: Store,
+        (shim, shim_args): (PathBuf, Vec<OsString>),
+    ) -> Self {
         let config = Config {
             root: folder.path().join("runtime"),
             cgroup_root: cgroup(folder.path()),
-            shim: PathBuf::from(env!("CARGO_BIN_EXE_container-shim")),
-            shim_args: Vec::new(),
+            shim_cgroup: String::new(),
+            pids_limit: Some(1000),
+            shim,
+            shim_args,
             streaming: ([127, 0, 0, 1], 0).into(),
         };
-        let built = Server::build(config, Arc::new(Loopback), store).await.expect("build");
+        let built = Server::build(config, Arc::new(Loopback), store.clone()).await.expect("build");
         let socket = folder.path().join("cri.sock");
         let _ = fs::remove_file(&socket); // of an earlier server
         let listener = UnixListener::bind(&socket).expect("bind");
@@ -57,13 +80,13 @@ impl Runtime {
         let served =
             tokio::spawn(async move { built.serve(listener, ended).await.expect("serve") });
         let cri = Cri::connect(&socket).await.expect("connect");
-        Self { folder, cri, stop, served }
+        Self { folder, cri, store, stop, served }
     }
 
     /// A new server over the same folder; pods go on in between.
     pub(crate) async fn restart(self) -> Self {
-        let Self { folder, cri, stop, served } = self;
-        drop(cri);
+        let Self { folder, cri, store: old, stop, served } = self;
+        drop((cri, old));
         stop.cancel();
         served.await.expect("the old server ends");
         let store = store(folder.path());
@@ -72,8 +95,8 @@ impl Runtime {
 
     /// Ends it and checks that nothing has remained.
     pub(crate) async fn end(self) {
-        let Self { folder, cri, stop, served } = self;
-        drop(cri);
+        let Self { folder, cri, store, stop, served } = self;
+        drop((cri, store));
         stop.cancel();
         served.await.expect("the server ends");
         let path = folder.path().to_string_lossy().into_owned();
@@ -91,6 +114,45 @@ impl Runtime {
             remove_empty(&group);
             assert!(!group.exists(), "cgroups remain");
         }
+    }
+
+    /// Takes in an image of busybox and what `fill` adds, with this configuration.
+    pub(crate) async fn import(
+        &self,
+        name: &str,
+        config: &str,
+        fill: impl FnOnce(&mut tar::Builder<Vec<u8>>),
+    ) {
+        let archive = archive_of(name, config, fill);
+        self.store.import(std::io::Cursor::new(archive)).await.expect("import an image");
+    }
+
+    /// A file of a container's group, such as the numbers of its processes, in the hierarchy of `controller`.
+    pub(crate) fn cgroup_file(&self, controller: &str, container: &str, file: &str) -> PathBuf {
+        let top = Path::new("/sys/fs/cgroup");
+        let top = Some(top.join(controller)).filter(|path| path.is_dir()).unwrap_or(top.into());
+        top.join(cgroup(self.folder.path())).join("tiphys").join(container).join(file)
+    }
+
+    /// The first process of a container, as the host counts.
+    pub(crate) fn init(&self, container: &str) -> i32 {
+        let path = self.cgroup_file("pids", container, "cgroup.procs");
+        let processes = fs::read_to_string(path).expect("a group");
+        let numbers = processes.lines().filter_map(|line| line.parse().ok());
+        numbers.min().expect("a process")
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Where the server keeps its records.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.folder.path().join("runtime")
+    }
+
+    pub(crate) fn cgroup(&self) -> String {
+        cgroup(self.folder.path())
     }
 
     pub(crate) fn logs(&self) -> PathBuf {
@@ -122,7 +184,21 @@ impl Runtime {
     }
 
     pub(crate) async fn sandbox(&mut self, name: &str) -> String {
-        let config = Some(self.sandbox_config(name));
+        let config = self.sandbox_config(name);
+        self.run_sandbox(config).await
+    }
+
+    /// A pod whose containers share their processes.
+    pub(crate) async fn sharing_sandbox(&mut self, name: &str) -> String {
+        let mut config = self.sandbox_config(name);
+        let security = config.linux.as_mut().and_then(|linux| linux.security_context.as_mut());
+        let options = security.and_then(|security| security.namespace_options.as_mut());
+        options.expect("made above").pid = NamespaceMode::Pod.into();
+        self.run_sandbox(config).await
+    }
+
+    pub(crate) async fn run_sandbox(&mut self, config: PodSandboxConfig) -> String {
+        let config = Some(config);
         let request = RunPodSandboxRequest { config, runtime_handler: String::new() };
         self.cri
             .runtime
@@ -134,22 +210,59 @@ impl Runtime {
     }
 
     pub(crate) async fn container(&mut self, sandbox: &str, config: ContainerConfig) -> String {
+        self.try_container(sandbox, config).await.expect("create and start")
+    }
+
+    pub(crate) async fn try_container(
+        &mut self,
+        sandbox: &str,
+        config: ContainerConfig,
+    ) -> Result<String, Status> {
         let request = CreateContainerRequest {
             pod_sandbox_id: sandbox.into(),
             config: Some(config),
             sandbox_config: None,
         };
         let created = Box::pin(self.cri.runtime.create_container(request)).await;
-        let id = created.expect("create").into_inner().container_id;
+        let id = created?.into_inner().container_id;
         let start = StartContainerRequest { container_id: id.clone() };
+        self.cri.runtime.start_container(start).await?;
+        Ok(id)
+    }
+
+    /// Runs a script beside a container's first process: its exit code and all it said.
+    pub(crate) async fn exec(&mut self, id: &str, script: &str) -> Result<(i32, String), Status> {
+        let request = ExecSyncRequest {
+            container_id: id.into(),
+            cmd: ["sh", "-c", script].map(str::to_owned).into(),
+            timeout: 30,
+        };
+        let answer = self.cri.runtime.exec_sync(request).await?.into_inner();
+        let said = [answer.stdout, answer.stderr].concat();
+        Ok((answer.exit_code, String::from_utf8_lossy(&said).into_owned()))
+    }
+
+    pub(crate) async fn start_container(&mut self, id: &str) {
+        let start = StartContainerRequest { container_id: id.into() };
         self.cri.runtime.start_container(start).await.expect("start");
-        id
     }
 
     pub(crate) async fn remove(&mut self, sandbox: &str) {
         let request = RemovePodSandboxRequest { pod_sandbox_id: sandbox.into() };
         self.cri.runtime.remove_pod_sandbox(request).await.expect("remove");
     }
+}
+
+/// The shim of a sandbox: the process that was started with the sandbox's folder.
+pub(crate) fn shim_of(sandbox: &str) -> i32 {
+    let of_shim = |pid: &i32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let parent = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let own = format!("PPid:\t{}\n", std::process::id());
+        String::from_utf8_lossy(&line).contains(sandbox) && parent.contains(&own)
+    };
+    let pids = fs::read_dir("/proc").expect("processes").flatten();
+    pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(of_shim).expect("a shim")
 }
 
 /// A container that runs a shell script.
@@ -203,38 +316,55 @@ fn remove_empty(group: &Path) {
 
 /// Debian's static busybox as an OCI archive.
 fn archive() -> Vec<u8> {
+    archive_of(IMAGE, r#"{"Env":["PATH=/bin"]}"#, |layer| {
+        for folder in ["etc/", "proc/", "sys/", "dev/"] {
+            entry(layer, folder, tar::EntryType::Directory, "");
+        }
+        let users = b"root:x:0:0:root:/root:/bin/sh\nweb:x:1000:1000::/:/bin/sh\n";
+        file(layer, "etc/passwd", users, 0o644);
+        file(layer, "etc/group", b"root:x:0:\nextra:x:50000:web\n", 0o644);
+    })
+}
+
+/// An entry without content: a folder, a link, a FIFO.
+pub(crate) fn entry(
+    layer: &mut tar::Builder<Vec<u8>>,
+    path: &str,
+    kind: tar::EntryType,
+    link: &str,
+) {
+    let mut header = tar::Header::new_ustar();
+    header.set_entry_type(kind);
+    header.set_mode(0o755);
+    header.set_size(0);
+    if link.is_empty() {
+        layer.append_data(&mut header, path, std::io::empty()).expect("an entry");
+    } else {
+        layer.append_link(&mut header, path, link).expect("a link");
+    }
+}
+
+/// Busybox and its commands, and what `fill` adds, as an OCI archive.
+fn archive_of(name: &str, config: &str, fill: impl FnOnce(&mut tar::Builder<Vec<u8>>)) -> Vec<u8> {
     let busybox =
         fs::read("/bin/busybox").expect("/bin/busybox: install the package busybox-static");
     let mut layer = tar::Builder::new(Vec::new());
-    for folder in ["bin/", "etc/", "tmp/", "proc/", "sys/", "dev/"] {
-        let mut header = tar::Header::new_ustar();
-        header.set_entry_type(tar::EntryType::Directory);
-        header.set_mode(0o755);
-        header.set_size(0);
-        layer.append_data(&mut header, folder, std::io::empty()).expect("a folder");
+    for folder in ["bin/", "tmp/"] {
+        entry(&mut layer, folder, tar::EntryType::Directory, "");
     }
     file(&mut layer, "bin/busybox", &busybox, 0o755);
-    file(
-        &mut layer,
-        "etc/passwd",
-        b"root:x:0:0:root:/root:/bin/sh\nweb:x:1000:1000::/:/bin/sh\n",
-        0o644,
-    );
-    file(&mut layer, "etc/group", b"root:x:0:\nextra:x:50000:web\n", 0o644);
     for applet in [
         "sh", "cat", "echo", "sleep", "id", "hostname", "ls", "mount", "stty", "tty", "ps", "nc",
-        "head",
+        "head", "grep", "chmod", "chown", "rm", "ln", "mkdir", "mkfifo", "mv", "readlink", "stat",
+        "touch", "mknod", "true", "wc", "dd", "setsid", "kill",
     ] {
-        let mut header = tar::Header::new_ustar();
-        header.set_entry_type(tar::EntryType::Symlink);
-        header.set_size(0);
-        header.set_mode(0o777);
-        layer.append_link(&mut header, format!("bin/{applet}"), "busybox").expect("a link");
+        entry(&mut layer, &format!("bin/{applet}"), tar::EntryType::Symlink, "busybox");
     }
+    fill(&mut layer);
     let layer = layer.into_inner().expect("in memory");
     let diff = digest(&layer);
     let config = format!(
-        r#"{{"architecture":"{}","os":"linux","config":{{"Env":["PATH=/bin"]}},"rootfs":{{"type":"layers","diff_ids":["sha256:{diff}"]}}}}"#,
+        r#"{{"architecture":"{}","os":"linux","config":{config},"rootfs":{{"type":"layers","diff_ids":["sha256:{diff}"]}}}}"#,
         if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" }
     );
     let manifest = format!(
@@ -244,7 +374,7 @@ fn archive() -> Vec<u8> {
         layer.len()
     );
     let index = format!(
-        r#"{{"schemaVersion":2,"manifests":[{{"mediaType":"application/vnd.oci.image.manifest.v1+json","digest":"sha256:{}","size":{},"annotations":{{"io.containerd.image.name":"{IMAGE}","org.opencontainers.image.ref.name":"{IMAGE}"}}}}]}}"#,
+        r#"{{"schemaVersion":2,"manifests":[{{"mediaType":"application/vnd.oci.image.manifest.v1+json","digest":"sha256:{}","size":{},"annotations":{{"io.containerd.image.name":"{name}","org.opencontainers.image.ref.name":"{name}"}}}}]}}"#,
         digest(manifest.as_bytes()),
         manifest.len()
     );
@@ -257,7 +387,7 @@ fn archive() -> Vec<u8> {
     archive.into_inner().expect("in memory")
 }
 
-fn file(tar: &mut tar::Builder<Vec<u8>>, path: &str, content: &[u8], mode: u32) {
+pub(crate) fn file(tar: &mut tar::Builder<Vec<u8>>, path: &str, content: &[u8], mode: u32) {
     let mut header = tar::Header::new_ustar();
     header.set_mode(mode);
     header.set_size(content.len().try_into().expect("small"));

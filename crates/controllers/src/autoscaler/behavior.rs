@@ -46,7 +46,7 @@ impl Memory {
     /// A change was made.
     pub(super) fn changed(&mut self, from: i32, to: i32, now: i64) {
         self.changes.retain(|(at, _)| at + LONGEST > now);
-        self.changes.push((now, to - from));
+        self.changes.push((now, to.saturating_sub(from)));
     }
 
     /// Takes note of a wish, and says what may become of it.
@@ -160,7 +160,7 @@ impl Memory {
         let proposals = policies.iter().map(|policy| {
             let period = i64::from(policy.period_seconds());
             let recent = self.changes.iter().filter(|(at, _)| at + period > now);
-            let start = current - recent.map(|(_, change)| change).sum::<i32>();
+            let start = recent.fold(current, |start, (_, change)| start.saturating_sub(*change));
             let part = policy.type_() == "Percent";
             let share = i64::from(start) * i64::from(policy.value());
             let step = if part { (share + 99).div_euclid(100) } else { policy.value().into() };

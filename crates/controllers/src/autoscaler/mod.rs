@@ -11,7 +11,7 @@ mod replicas;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -163,7 +163,7 @@ impl Scalers {
         let why = format!("the HPA was able to successfully calculate a replica count from {name}");
         report.put("ScalingActive", "True", "ValidMetricFound", &why);
         let verdict = {
-            let mut memories = self.memories.lock().expect("not poisoned");
+            let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
             let memory = memories.entry(scaler.metadata().uid().into()).or_default();
             memory.judge(scaler, current, wish, report.now)
         };
@@ -323,7 +323,7 @@ impl Scalers {
         report.put("AbleToScale", "True", "SucceededRescale", &why);
         let message = format!("New size: {to}; reason: {reason}");
         self.events.normal(scaler, "SuccessfulRescale", message);
-        let mut memories = self.memories.lock().expect("not poisoned");
+        let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
         let memory = memories.entry(scaler.metadata().uid().into()).or_default();
         memory.changed(replicas, to, report.now);
         report.scaled = true;

@@ -78,7 +78,7 @@ pub(super) fn samples(list: &Value, resource: &str, container: &str) -> HashMap<
         }
         let window = item["window"].as_str().and_then(|text| Duration::nanos(text).ok());
         let sample = Sample {
-            value: values.iter().sum(),
+            value: values.into_iter().fold(0, i64::saturating_add),
             at: item["timestamp"].as_str().and_then(Time::seconds).unwrap_or_default(),
             window: window.unwrap_or_default() / 1_000_000_000,
         };
@@ -121,7 +121,8 @@ pub(super) fn propose(
     let full = |name: &str| match ask.target {
         Target::Average(value) => value,
         Target::Utilization(percent) => {
-            requests.get(name).copied().unwrap_or_default() * i64::from(percent.max(100)) / 100
+            let asked = requests.get(name).copied().unwrap_or_default();
+            asked.saturating_mul(percent.max(100).into()) / 100
         }
     };
     for name in &groups.missing {
@@ -177,7 +178,7 @@ fn is_cold(pod: &Pod, sample: &Sample, now: i64) -> bool {
     let since = Time::seconds(ready.last_transition_time()).unwrap_or_default();
     let unready = ready.status() == "False";
     if start + WARM_UP > now {
-        unready || sample.at < since + sample.window
+        unready || sample.at < since.saturating_add(sample.window)
     } else {
         unready && start + FIRST_READY > since
     }
@@ -191,7 +192,7 @@ fn requests(ask: &Ask<'_>, pods: &[Pod]) -> Result<HashMap<String, i64>, String>
         let wanted = |container: &&api::core::Container| {
             ask.container.is_empty() || container.name() == ask.container
         };
-        let mut sum = 0;
+        let mut sum = 0_i64;
         for container in pod.spec().containers().iter().chain(pod.spec().sidecars()).filter(wanted)
         {
             let asked = container.resources().requests().get(ask.resource);
@@ -202,7 +203,7 @@ fn requests(ask: &Ask<'_>, pods: &[Pod]) -> Result<HashMap<String, i64>, String>
                     container.name()
                 )
             })?;
-            sum += asked.milli_value();
+            sum = sum.saturating_add(asked.milli_value());
         }
         all.insert(name.to_owned(), sum);
     }
@@ -220,7 +221,7 @@ fn measure(
     samples: &HashMap<String, Sample>,
     requests: &HashMap<String, i64>,
 ) -> Result<Measured, String> {
-    let used: i64 = samples.values().map(|sample| sample.value).sum();
+    let used = samples.values().map(|sample| sample.value).fold(0, i64::saturating_add);
     let count = i64::try_from(samples.len()).unwrap_or(i64::MAX).max(1);
     let average = used / count;
     match target {
@@ -229,11 +230,11 @@ fn measure(
         }
         Target::Utilization(wanted) => {
             let known = samples.keys().filter_map(|name| requests.get(name));
-            let asked: i64 = known.sum();
+            let asked = known.copied().fold(0, i64::saturating_add);
             if asked == 0 {
                 return Err("no metrics returned matched known pods".into());
             }
-            let percent = i32::try_from(used * 100 / asked).unwrap_or(i32::MAX);
+            let percent = i32::try_from(used.saturating_mul(100) / asked).unwrap_or(i32::MAX);
             let ratio = ratio(percent.into(), wanted.into());
             Ok(Measured { ratio, utilization: Some(percent), average })
         }

@@ -46,9 +46,10 @@ impl Clockwork {
     /// The first moment after `after`.
     pub(super) fn next(&self, after: i64) -> Option<i64> {
         if let Some(period) = self.schedule.every {
-            return Some(after + period);
+            return after.checked_add(period);
         }
-        let start = Timestamp::from_second(after.div_euclid(60) * 60 + 60).ok()?;
+        let start =
+            Timestamp::from_second(after.div_euclid(60).checked_add(1)?.checked_mul(60)?).ok()?;
         let mut at = start.to_zoned(self.zone.clone());
         let end = at.checked_add(YEARS.years()).ok()?;
         while at < end {
@@ -82,7 +83,8 @@ impl Clockwork {
     /// what is older than that does not.
     pub(super) fn due(&self, cron: &CronJob, now: i64) -> Result<Option<Due>, Wrong> {
         let deadline = cron.spec().starting_deadline_seconds();
-        let from = deadline.map_or(i64::MIN, |seconds| now - seconds).max(began(cron));
+        let from =
+            deadline.map_or(i64::MIN, |seconds| now.saturating_sub(seconds)).max(began(cron));
         Ok(self.last(from, now)?.map(|(at, missed)| Due { at, many: missed > MANY }))
     }
 

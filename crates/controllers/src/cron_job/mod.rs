@@ -62,7 +62,13 @@ impl Reconcile for CronJobs {
             self.crons.because(&because).update_status(cron.with_status(status)).await?;
         }
         failed?;
-        let left = plan.wake.map(|at| (at * 1_000_000 + LATER - micros).max(0).unsigned_abs());
+        let left = plan.wake.map(|at| {
+            at.saturating_mul(1_000_000)
+                .saturating_add(LATER)
+                .saturating_sub(micros)
+                .max(0)
+                .unsigned_abs()
+        });
         Ok(left.map_or(Next::OnChange, |left| Next::After(Duration::from_micros(left))))
     }
 }

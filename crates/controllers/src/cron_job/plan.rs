@@ -163,7 +163,7 @@ impl Planner<'_> {
             warn(self, ("TooManyMissedTimes", why.to_owned()));
         }
         let late = cron.spec().starting_deadline_seconds();
-        if late.is_some_and(|seconds| due.at + seconds < now) {
+        if late.is_some_and(|seconds| due.at.saturating_add(seconds) < now) {
             let why = format!("Missed scheduled time to start a job: {}", mail_date(due.at));
             warn(self, ("MissSchedule", why));
         } else {

@@ -15,7 +15,7 @@ mod status;
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -24,7 +24,7 @@ use api::{
     core::{Node, Pod},
 };
 use client::{Error, Patch};
-use object::{Cause, Clock, Key, Text, Value};
+use object::{Cause, Clock, Key, Text, Value, wait_seconds};
 use runtime::{Context, Controller, Next, Objects, Reconcile, Step};
 
 use self::{
@@ -104,8 +104,7 @@ impl Reconcile for DaemonSets {
         }
         let wake = resting.values().map(|rest| rest.until - now);
         let wake = wake.chain(status::next(&scene)).filter(|left| *left > 0).min();
-        Ok(wake
-            .map_or(Next::OnChange, |left| Next::After(Duration::from_secs(left.unsigned_abs()))))
+        Ok(wake.map_or(Next::OnChange, |left| Next::After(wait_seconds(left))))
     }
 }
 
@@ -150,7 +149,7 @@ impl DaemonSets {
             return Ok(());
         }
         let mut set = set.clone();
-        let collisions = set.status().collision_count().unwrap_or_default() + 1;
+        let collisions = set.status().collision_count().unwrap_or_default().saturating_add(1);
         set.status_mut().set_collision_count(collisions);
         self.sets.because(because).update_status(set).await.map(drop)
     }
@@ -180,7 +179,7 @@ impl DaemonSets {
     fn rest(&self, set: &DaemonSet, node: &str) {
         let now = self.clock.now();
         let key = (set.metadata().uid().into(), set.metadata().generation(), node.into());
-        let mut rests = self.rests.lock().expect("not poisoned");
+        let mut rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
         rests.retain(|_, rest| rest.until + 2 * LAST_REST > now);
         let length = rests.get(&key).map_or(FIRST_REST, |rest| (rest.length * 2).min(LAST_REST));
         rests.insert(key, Rest { until: now + length, length });
@@ -188,7 +187,7 @@ impl DaemonSets {
 
     /// The nodes that are spared now.
     fn resting(&self, set: &DaemonSet, now: i64) -> HashMap<Text, Rest> {
-        let rests = self.rests.lock().expect("not poisoned");
+        let rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
         let (uid, generation) = (set.metadata().uid(), set.metadata().generation());
         let ours = rests
             .iter()

@@ -21,7 +21,7 @@ use api::{
     core::Pod,
 };
 use client::Error;
-use object::{Cause, Clock, Key};
+use object::{Cause, Clock, Key, wait_seconds};
 use runtime::{Context, Controller, Next, Objects, Reconcile, Recorder, Step};
 use schema::Kind;
 
@@ -125,7 +125,8 @@ impl Rollouts {
                     self.sets.cache().wrote(&other); // we made it, and have not seen it yet
                     return Ok(old);
                 }
-                let collisions = old.status().collision_count().unwrap_or_default() + 1;
+                let collisions =
+                    old.status().collision_count().unwrap_or_default().saturating_add(1);
                 old.status_mut().set_collision_count(collisions);
                 return self.deployments.because(because).update_status(old).await;
             }
@@ -158,5 +159,5 @@ fn waiting_for(pod: &Pod, sets: &Objects<ReplicaSet>) -> Vec<Key> {
 
 /// Seconds, as time to wait.
 fn seconds(n: i64) -> Duration {
-    Duration::from_secs(n.max(0).unsigned_abs())
+    wait_seconds(n)
 }

@@ -12,7 +12,7 @@ use schema::Kind;
 
 use super::{
     revision::{self, same_template},
-    rollout::{Bounds, proportional},
+    rollout::{self, Bounds, proportional},
     status,
 };
 
@@ -101,7 +101,7 @@ impl Rollout<'_> {
 
     /// A few of the new, a few of the old.
     fn roll(&self) -> Vec<Step<Act>> {
-        let all: i32 = self.all().map(|set| set.spec().replicas()).sum();
+        let all = rollout::sum(self.all().map(|set| set.spec().replicas()));
         let Some(new) = self.new else {
             return vec![self.create(self.bounds.newest(0, all))];
         };
@@ -193,7 +193,8 @@ impl Rollout<'_> {
     }
 
     fn next_number(&self) -> i64 {
-        self.old.iter().map(|set| revision::revision(set.metadata())).max().unwrap_or_default() + 1
+        let last = self.old.iter().map(|set| revision::revision(set.metadata())).max();
+        last.unwrap_or_default().saturating_add(1)
     }
 
     fn create(&self, size: i32) -> Step<Act> {

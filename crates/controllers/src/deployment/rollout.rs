@@ -29,12 +29,12 @@ impl Bounds {
 
     /// The most pods there may be.
     pub(super) fn most(self) -> i32 {
-        self.replicas + self.surge
+        self.replicas.saturating_add(self.surge)
     }
 
     /// The fewest that must be available.
     pub(super) fn least(self) -> i32 {
-        self.replicas - self.unavailable
+        self.replicas.saturating_sub(self.unavailable)
     }
 
     /// How large the newest set may be now, where `all` pods are wanted by all sets.
@@ -42,31 +42,32 @@ impl Bounds {
         if new >= self.replicas {
             return self.replicas;
         }
-        new + (self.most() - all).clamp(0, self.replicas - new)
+        let room = self.most().saturating_sub(all);
+        new.saturating_add(room.clamp(0, self.replicas.saturating_sub(new)))
     }
 
     /// The sizes that old sets may be reduced to: first what is not available anyway,
     /// then as much as availability allows. `old` is sorted by age, the oldest first.
     pub(super) fn olds(self, new: &ReplicaSet, old: &[&ReplicaSet]) -> Vec<i32> {
         let mut sizes: Vec<i32> = old.iter().map(|set| set.spec().replicas()).collect();
-        let all = sizes.iter().sum::<i32>() + new.spec().replicas();
-        let new_missing = new.spec().replicas() - new.status().available_replicas();
-        let mut spare = all - self.least() - new_missing;
+        let all = sum(sizes.iter().copied().chain([new.spec().replicas()]));
+        let new_missing = new.spec().replicas().saturating_sub(new.status().available_replicas());
+        let mut spare = all.saturating_sub(self.least()).saturating_sub(new_missing);
         if spare <= 0 {
             return sizes;
         }
         for (size, set) in sizes.iter_mut().zip(old) {
-            let sick = (*size - set.status().available_replicas()).clamp(0, spare);
-            *size -= sick;
-            spare -= sick;
+            let sick = size.saturating_sub(set.status().available_replicas()).clamp(0, spare);
+            *size = size.saturating_sub(sick);
+            spare = spare.saturating_sub(sick);
         }
-        let available: i32 = old.iter().map(|set| set.status().available_replicas()).sum::<i32>()
-            + new.status().available_replicas();
-        let mut spare = (available - self.least()).max(0);
+        let sets = old.iter().copied().chain([new]);
+        let available = sum(sets.map(|set| set.status().available_replicas()));
+        let mut spare = available.saturating_sub(self.least()).max(0);
         for size in &mut sizes {
             let less = (*size).min(spare);
-            *size -= less;
-            spare -= less;
+            *size = size.saturating_sub(less);
+            spare = spare.saturating_sub(less);
         }
         sizes
     }
@@ -77,7 +78,7 @@ impl Bounds {
 pub(super) fn proportional(bounds: Bounds, sets: &[&ReplicaSet]) -> Vec<i32> {
     let sizes: Vec<i32> = sets.iter().map(|set| set.spec().replicas()).collect();
     let allowed = if bounds.replicas > 0 { bounds.most() } else { 0 };
-    let to_add = allowed - sizes.iter().sum::<i32>();
+    let to_add = allowed.saturating_sub(sum(sizes.iter().copied()));
     let mut order: Vec<usize> = (0..sets.len()).collect();
     let newest_first = |at: &usize| sets[*at].metadata().creation_timestamp().to_owned();
     order.sort_by_cached_key(newest_first);
@@ -85,17 +86,17 @@ pub(super) fn proportional(bounds: Bounds, sets: &[&ReplicaSet]) -> Vec<i32> {
         order.reverse(); // more for the newer, less for the older
     }
     order.sort_by_key(|at| std::cmp::Reverse(sizes[*at])); // the largest first
-    let (mut new, mut added) = (sizes.clone(), 0);
+    let (mut new, mut added) = (sizes.clone(), 0_i32);
     for at in &order {
-        let left = to_add - added;
+        let left = to_add.saturating_sub(added);
         let share = share(bounds, sets[*at]);
         let share = if to_add > 0 { share.min(left) } else { share.max(left) };
         let share = if sizes[*at] == 0 || left == 0 { 0 } else { share };
-        new[*at] += share;
-        added += share;
+        new[*at] = new[*at].saturating_add(share);
+        added = added.saturating_add(share);
     }
     if let Some(first) = order.first() {
-        new[*first] = (new[*first] + to_add - added).max(0);
+        new[*first] = new[*first].saturating_add(to_add).saturating_sub(added).max(0);
     }
     new
 }
@@ -104,13 +105,18 @@ pub(super) fn proportional(bounds: Bounds, sets: &[&ReplicaSet]) -> Vec<i32> {
 fn share(bounds: Bounds, set: &ReplicaSet) -> i32 {
     let size = set.spec().replicas();
     if bounds.replicas == 0 {
-        return -size;
+        return size.saturating_neg();
     }
     let before = revision::most(set).filter(|n| *n > 0).unwrap_or_else(|| size.max(1));
     let scaled = i64::from(size) * i64::from(bounds.most());
     let before = i64::from(before);
     let rounded = (scaled * 2 + before).div_euclid(before * 2);
-    i32::try_from(rounded).unwrap_or(i32::MAX) - size
+    i32::try_from(rounded).unwrap_or(i32::MAX).saturating_sub(size)
+}
+
+/// Numbers of pods that others have written can be any; their sum is at most the largest.
+pub(super) fn sum(numbers: impl IntoIterator<Item = i32>) -> i32 {
+    numbers.into_iter().fold(0, i32::saturating_add)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use api::apps::{
 };
 use object::{List, Time};
 
-use super::rollout::Bounds;
+use super::rollout::{self, Bounds};
 
 /// Without end, as upstream says it.
 const NO_DEADLINE: i32 = i32::MAX;
@@ -21,7 +21,7 @@ pub(super) fn status(
     now: i64,
 ) -> DeploymentStatus {
     let old = deployment.status();
-    let sum = |of: fn(&ReplicaSet) -> i32| sets.iter().map(|set| of(set)).sum::<i32>();
+    let sum = |of: fn(&ReplicaSet) -> i32| rollout::sum(sets.iter().map(|set| of(set)));
     let wanted = sum(|set| set.spec().replicas());
     let available = sum(|set| set.status().available_replicas());
     let mut status = DeploymentStatus::new()
@@ -30,7 +30,7 @@ pub(super) fn status(
         .with_updated_replicas(new.map_or(0, |new| new.status().replicas()))
         .with_ready_replicas(sum(|set| set.status().ready_replicas()))
         .with_available_replicas(available)
-        .with_unavailable_replicas((wanted - available).max(0))
+        .with_unavailable_replicas(wanted.saturating_sub(available).max(0))
         .with_terminating_replicas(sum(|set| {
             set.status().terminating_replicas().unwrap_or_default()
         }))
@@ -129,7 +129,8 @@ pub(super) fn has_deadline(deployment: &Deployment) -> bool {
 }
 
 fn has_moved(old: &DeploymentStatus, new: &DeploymentStatus) -> bool {
-    let outdated = |status: &DeploymentStatus| status.replicas() - status.updated_replicas();
+    let outdated =
+        |status: &DeploymentStatus| status.replicas().saturating_sub(status.updated_replicas());
     new.updated_replicas() > old.updated_replicas()
         || outdated(new) < outdated(old)
         || new.ready_replicas() > old.ready_replicas()

@@ -1,6 +1,6 @@
 //! Who owns whom.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use client::Resource;
 use object::{Key, ObjectMeta, OwnerReference, Text};
@@ -93,6 +93,15 @@ impl Graph {
         }
         self.nodes.insert(uid, node);
         touched
+    }
+
+    /// Objects of a resource, whatever its version, that are not among the uids.
+    pub(super) fn lost(&self, resource: &Resource, listed: &HashSet<&str>) -> Vec<Text> {
+        let same = |node: &&Node| {
+            node.resource.group == resource.group && node.resource.plural == resource.plural
+        };
+        let all = self.nodes.values().filter(same).map(|node| &node.uid);
+        all.filter(|uid| !listed.contains(&***uid)).cloned().collect()
     }
 
     /// The object is gone. Gives those that it owned, and its owners that may wait for it.

@@ -8,35 +8,39 @@
 //!  owner deleted, Orphan       it waits (finalizer orphan) until nobody refers to it
 //! ```
 //!
-//! `graph.rs` knows who owns whom, from the caches of all resources; `verdict.rs` decides.
+//! `monitors.rs` keeps a cache of every resource, `graph.rs` knows from them who owns whom, and
+//! `verdict.rs` decides. What cannot be undone is not decided from caches alone: an owner is
+//! absent when the API says so, and an owner that orphans is let go when a list of the API has
+//! nothing left that refers to it.
 
 mod graph;
+mod monitors;
 mod verdict;
 
 use std::{
     collections::HashSet,
     slice,
-    sync::{Arc, Mutex, MutexGuard},
-    time::Duration,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use client::{Api, Delete, Error, Found, Mapper, Patch, Propagation, Resource, Selection};
-use object::{Cause, Key, List, OwnerReference, Text, Value};
+use client::{Api, Delete, Error, Found, Mapper, Page, Patch, Propagation, Selection};
+use object::{Cause, Key, List, OwnerReference, Status, Text, Value};
 use runtime::{Any, Context, Queue};
-use tokio::time::sleep;
+use tokio::sync::watch;
 use tracing::{debug, warn};
 
 use self::{
     graph::{Graph, Node},
+    monitors::is_followed,
     verdict::{FOREGROUND, ORPHAN, Owner, Verdict, judge},
 };
 use crate::Config;
 
 const WORKERS: usize = 20;
-/// How often to look for new resources.
-const REDISCOVER: Duration = Duration::from_secs(30);
 /// Owners that are known not to exist; more are asked for again.
 const ABSENT: usize = 500;
+/// How much of a list is read at once.
+const PAGE: u32 = 500;
 
 pub(crate) fn start(cx: &Context, _: &Config) {
     // Caches of its own: a resource that cannot be listed must not hold others back.
@@ -47,9 +51,10 @@ pub(crate) fn start(cx: &Context, _: &Config) {
         queue: Queue::default(),
         mapper: Mutex::default(),
         absent: Mutex::default(),
+        ready: watch::channel(false).0,
     });
     let this = collector.clone();
-    part.spawn("garbage-collector", async move { this.discover().await });
+    part.keep("garbage-collector", move || this.clone().discover());
     for _ in 0..WORKERS {
         let this = collector.clone();
         part.spawn("garbage-collector", async move { this.work().await });
@@ -63,50 +68,23 @@ struct Collector {
     /// Uids of those that may have to go, or to be let go.
     queue: Queue<Text>,
     mapper: Mutex<Arc<Mapper>>,
-    absent: Mutex<HashSet<Text>>,
+    absent: Mutex<HashSet<Absent>>,
+    /// Whether all caches have been filled, as far as they can be.
+    ready: watch::Sender<bool>,
 }
 
+/// An owner as one object refers to it: the namespace of that object, then version, kind, name
+/// and uid. Another's reference to the same uid may lead somewhere else.
+type Absent = [Text; 5];
+
 impl Collector {
-    /// Follows every resource whose objects can be deleted, also those that come later.
-    async fn discover(self: Arc<Self>) {
-        let mut known = HashSet::new();
-        loop {
-            match self.cx.client().discover().await {
-                Ok(mapper) => {
-                    let mapper = Arc::new(mapper);
-                    *self.mapper.lock().expect("not poisoned") = mapper.clone();
-                    for found in mapper.found.iter().filter(|found| is_followed(found)) {
-                        let resource = &found.resource;
-                        if known.insert((resource.group.clone(), resource.plural.clone())) {
-                            self.clone().follow(resource.clone());
-                        }
-                    }
-                }
-                Err(error) => warn!(%error, "cannot discover resources; will retry"),
-            }
-            sleep(REDISCOVER).await;
-        }
-    }
-
-    fn follow(self: Arc<Self>, resource: Resource) {
-        let cache = self.cx.cache_any(&resource, &Selection::default());
-        cache.on_change(move |old, new| {
-            let touched = match (old, new) {
-                (_, Some(new)) => self.graph().put(Node::new(&resource, new.metadata())),
-                (Some(old), None) => self.graph().remove(old.metadata().uid()),
-                (None, None) => return,
-            };
-            for uid in touched {
-                self.queue.add(uid);
-            }
-        });
-    }
-
     async fn work(&self) {
-        self.cx.synced().await;
+        let mut ready = self.ready.subscribe();
         loop {
             let uid = self.queue.next().await;
-            let done = self.attend(&uid).await;
+            let _ = ready.wait_for(|ready| *ready).await; // it lives as long as this
+            let done = panics::contain("garbage-collector", self.attend(&uid)).await;
+            let done = done.unwrap_or_else(|why| Err(Error::Invalid(why.to_string())));
             match &done {
                 Err(error) if error.is_conflict() => debug!(%uid, %error, "will look again"),
                 Err(error) => warn!(%uid, %error, "cannot collect; will retry"),
@@ -132,7 +110,7 @@ impl Collector {
             }
             Verdict::Disown(gone) => self.disown(&node, &gone, "an owner is gone").await,
             Verdict::Orphan => {
-                for one in dependents {
+                for one in self.referring(&node).await? {
                     self.disown(&one, slice::from_ref(&node.uid), "its owner orphans it").await?;
                 }
                 self.let_go(&node, ORPHAN).await
@@ -159,12 +137,30 @@ impl Collector {
                 (false, false) => Owner::Solid,
             });
         }
-        if self.absent().contains(owner.uid()) {
+        let reference =
+            [&node.key.namespace, owner.api_version(), owner.kind(), owner.name(), owner.uid()]
+                .map(Text::from);
+        if self.absent().contains(&reference) {
             return Ok(Owner::Gone);
         }
-        let mapper = self.mapper.lock().expect("not poisoned").clone();
-        let Some(found) = mapper.of_kind(owner.api_version(), owner.kind()) else {
-            let (kind, version) = (owner.kind(), owner.api_version());
+        let found = self.exists(node, owner).await?;
+        if !found {
+            let mut absent = self.absent();
+            if absent.len() >= ABSENT {
+                absent.clear();
+            }
+            absent.insert(reference);
+        }
+        Ok(if found { Owner::Solid } else { Owner::Gone })
+    }
+
+    /// Asks the API for an owner, in whatever version it has the kind now.
+    async fn exists(&self, node: &Node, owner: &OwnerReference) -> Result<bool, Error> {
+        let (mapper, kind) = (self.mapper(), owner.kind());
+        let group = owner.api_version().split_once('/').map_or("", |(group, _)| group);
+        let found = mapper.of_kind(owner.api_version(), kind);
+        let Some(found) = found.or_else(|| mapper.preferred(group, kind)) else {
+            let version = owner.api_version();
             return Err(Error::Invalid(format!("no resource has {version} {kind}")));
         };
         let namespace = if found.resource.namespaced { &*node.key.namespace } else { "" };
@@ -174,19 +170,35 @@ impl Collector {
             ));
         }
         let api = Api::<Any>::of(self.cx.client(), found.resource.clone());
-        let found = match api.get(&Key::new(namespace, owner.name())).await {
-            Ok(found) => found.metadata().uid() == owner.uid(),
-            Err(error) if error.is_not_found() => false,
-            Err(error) => return Err(error),
-        };
-        if !found {
-            let mut absent = self.absent();
-            if absent.len() >= ABSENT {
-                absent.clear();
-            }
-            absent.insert(owner.uid().into());
+        match api.get(&Key::new(namespace, owner.name())).await {
+            Ok(found) => Ok(found.metadata().uid() == owner.uid()),
+            Err(error) if is_missing(&error, owner.name()) => Ok(false),
+            Err(error) => Err(error),
         }
-        Ok(if found { Owner::Solid } else { Owner::Gone })
+    }
+
+    /// All that refers to the object as its owner, by what the API says now. A resource that
+    /// cannot be listed may have some: then nothing is known.
+    async fn referring(&self, node: &Node) -> Result<Vec<Node>, Error> {
+        let (mapper, namespace) = (self.mapper(), &*node.key.namespace);
+        let mut found = Vec::new();
+        for Found { resource, .. } in mapper.found.iter().filter(|found| is_followed(found)) {
+            if !namespace.is_empty() && !resource.namespaced {
+                continue; // those are owned by no object of a namespace
+            }
+            let api = Api::<Any>::of(self.cx.client(), resource.clone()).namespaced(namespace);
+            let mut page = Page { limit: PAGE, ..Page::default() };
+            loop {
+                let list = api.list(&Selection::default(), &page).await?;
+                let all = list.items.iter().map(|object| Node::new(resource, object.metadata()));
+                found.extend(all.filter(|one| one.owners.iter().any(|o| o.uid() == node.uid)));
+                if list.continue_.is_empty() {
+                    break;
+                }
+                page.continue_ = list.continue_;
+            }
+        }
+        Ok(found)
     }
 
     async fn delete(&self, node: &Node, how: Propagation, why: &str) -> Result<(), Error> {
@@ -244,20 +256,28 @@ impl Collector {
         Api::of(self.cx.client(), node.resource.clone()).because(&because)
     }
 
-    fn graph(&self) -> MutexGuard<'_, Graph> {
-        self.graph.lock().expect("not poisoned")
+    fn mapper(&self) -> Arc<Mapper> {
+        self.mapper.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn absent(&self) -> MutexGuard<'_, HashSet<Text>> {
-        self.absent.lock().expect("not poisoned")
+    fn set_mapper(&self, mapper: Arc<Mapper>) {
+        *self.mapper.lock().unwrap_or_else(PoisonError::into_inner) = mapper;
+    }
+
+    fn graph(&self) -> MutexGuard<'_, Graph> {
+        self.graph.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn absent(&self) -> MutexGuard<'_, HashSet<Absent>> {
+        self.absent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Events come and go by themselves, and own nothing.
-fn is_followed(found: &Found) -> bool {
-    let can = |verb: &str| found.verbs.iter().any(|known| known == verb);
-    let usable = can("list") && can("watch") && can("delete");
-    found.preferred && usable && found.resource.plural != "events"
+/// Whether the answer says that there is no object of the name: that its resource is not served
+/// says nothing of the object.
+fn is_missing(error: &Error, name: &str) -> bool {
+    let named = |status: &Status| status.details().is_some_and(|about| about.name() == name);
+    error.is_not_found() && matches!(error, Error::Status(status) if named(status))
 }
 
 fn missing_is_fine<T>(done: Result<T, Error>) -> Result<(), Error> {

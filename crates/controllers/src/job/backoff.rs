@@ -22,7 +22,9 @@ impl Backoff {
         let failed: Vec<i64> = failed.iter().filter(since).map(|pod| finished_at(pod)).collect();
         let before = if success.is_some() { Self::default() } else { self };
         Self {
-            failures: before.failures + u32::try_from(failed.len()).unwrap_or(u32::MAX / 2),
+            failures: before
+                .failures
+                .saturating_add(u32::try_from(failed.len()).unwrap_or(u32::MAX)),
             last: failed.into_iter().max().unwrap_or(before.last),
         }
     }
@@ -36,7 +38,7 @@ impl Backoff {
     pub(super) fn left(self, now: i64) -> i64 {
         let Some(doubled) = self.failures.checked_sub(1) else { return 0 };
         let wait = FIRST.saturating_mul(1 << doubled.min(10)).min(LAST);
-        (self.last + wait - now).max(0)
+        self.last.saturating_add(wait).saturating_sub(now).max(0)
     }
 }
 
@@ -47,7 +49,7 @@ pub(super) fn finished_at(pod: &Pod) -> i64 {
     let unready = unready.and_then(|ready| Time::seconds(ready.last_transition_time()));
     let deleted = || {
         let end = Time::seconds(meta.deletion_timestamp()?)?;
-        Some(end - meta.deletion_grace_period_seconds().unwrap_or_default())
+        Some(end.saturating_sub(meta.deletion_grace_period_seconds().unwrap_or_default()))
     };
     by_containers(pod)
         .or(unready)

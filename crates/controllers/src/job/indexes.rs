@@ -15,7 +15,7 @@ impl Indexes {
             let (Ok(first), Ok(last)) = (first.parse::<i32>(), last.parse::<i32>()) else {
                 continue;
             };
-            let last = last.min(end - 1);
+            let last = last.min(end.saturating_sub(1));
             if first <= last {
                 all.add((first, last));
             }
@@ -52,7 +52,7 @@ impl Indexes {
         for (first, last) in self.0.iter().copied().chain([(end, end)]) {
             let room = count - found.len();
             found.extend((next..first.min(end)).take(room));
-            next = last + 1;
+            next = last.saturating_add(1);
         }
         found
     }

@@ -22,14 +22,13 @@ mod track;
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex},
-    time::Duration,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use api::{batch::Job, core::Pod};
 use client::Error;
 use futures_util::future::join_all;
-use object::{Cause, Clock, Key, Text};
+use object::{Cause, Clock, Key, Text, wait_seconds};
 use runtime::{Context, Controller, Next, Objects, Reconcile, Step};
 use schema::Kind;
 
@@ -76,7 +75,10 @@ impl Reconcile for Running {
     async fn reconcile(&self, _: &Key, job: Option<Job>) -> Result<Next, Error> {
         let Some(job) = job.filter(|job| !is_foreign(job)) else { return Ok(Next::OnChange) };
         if job.is_finished() {
-            self.backoffs.lock().expect("not poisoned").remove(job.metadata().uid());
+            self.backoffs
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .remove(job.metadata().uid());
             return Ok(Next::OnChange);
         }
         let pods = claimed(&job, &self.jobs, &self.pods.objects).await?;
@@ -87,14 +89,13 @@ impl Reconcile for Running {
         let (done, failed) = self.act(&job, steps).await;
         self.track(&sight, done).await?;
         failed?;
-        Ok(wake
-            .map_or(Next::OnChange, |left| Next::After(Duration::from_secs(left.unsigned_abs()))))
+        Ok(wake.map_or(Next::OnChange, |left| Next::After(wait_seconds(left))))
     }
 }
 
 impl Running {
     fn backoff(&self, job: &Job) -> Backoff {
-        let known = self.backoffs.lock().expect("not poisoned");
+        let known = self.backoffs.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(job.metadata().uid()).copied().unwrap_or_default()
     }
 
@@ -111,13 +112,16 @@ impl Running {
         let created = Mutex::new(0);
         let create = async |(pod, because)| {
             let made = self.pods.create(job, pod, &because).await?;
-            *created.lock().expect("not poisoned") += i32::from(made.is_some());
+            *created.lock().unwrap_or_else(PoisonError::into_inner) += i32::from(made.is_some());
             Ok(())
         };
         let made = slow_start(creates, create).await;
         let ended = ends.iter().map(|(pod, because, let_go)| self.end(job, pod, because, *let_go));
         let ended = join_all(ended).await;
-        let mut done = Done { created: *created.lock().expect("not poisoned"), ..Done::default() };
+        let mut done = Done {
+            created: *created.lock().unwrap_or_else(PoisonError::into_inner),
+            ..Done::default()
+        };
         for ((pod, ..), ended) in ends.iter().zip(&ended) {
             done.deleted += i32::from(ended.is_ok());
             done.ready += i32::from(ended.is_ok() && pod.is_ready());
@@ -143,7 +147,7 @@ impl Running {
             latest.set_status(tracked.status);
             latest = self.jobs.because(&because).update_status(latest).await?;
             let uid = job.metadata().uid().into();
-            self.backoffs.lock().expect("not poisoned").insert(uid, sight.backoff);
+            self.backoffs.lock().unwrap_or_else(PoisonError::into_inner).insert(uid, sight.backoff);
         }
         if let Some((reason, message)) = tracked.told {
             self.pods.events.normal(job, reason, message);

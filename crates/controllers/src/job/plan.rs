@@ -56,12 +56,13 @@ fn manage(sight: &Sight<'_>) -> Plan {
         return Plan { steps: remove(active, "the job is suspended"), wake: None };
     }
     let wanted = wanted(sight);
-    let steps = remove((active - wanted).max(0), "too many pods");
+    let steps = remove(active.saturating_sub(wanted).max(0), "too many pods");
     if !steps.is_empty() {
         return Plan { steps, wake: None };
     }
     let going = if replaces_only_failed(job) { sight.terminating } else { 0 };
-    let missing = usize::try_from(wanted - going - active).unwrap_or_default();
+    let missing =
+        usize::try_from(wanted.saturating_sub(going).saturating_sub(active)).unwrap_or_default();
     create(sight, missing.min(BURST))
 }
 
@@ -70,7 +71,9 @@ fn wanted(sight: &Sight<'_>) -> i32 {
     let spec = sight.scene.job.spec();
     let parallelism = spec.parallelism().unwrap_or(1);
     match spec.completions() {
-        Some(completions) => (completions - sight.succeeded).clamp(0, parallelism.max(0)),
+        Some(completions) => {
+            completions.saturating_sub(sight.succeeded).clamp(0, parallelism.max(0))
+        }
         None if sight.succeeded > 0 => count(sight.active.len()), // let them end
         None => parallelism,
     }
@@ -92,7 +95,9 @@ fn create(sight: &Sight<'_>, missing: usize) -> Plan {
     }
     let wait = |at: &i32| {
         let last = sight.kept.get(at);
-        last.map_or(0, |pod| Backoff::of_index(failures_before(pod).0 + 1, pod).left(now))
+        last.map_or(0, |pod| {
+            Backoff::of_index(failures_before(pod).0.saturating_add(1), pod).left(now)
+        })
     };
     let pending = pending(sight, missing);
     let wake = pending.iter().map(wait).filter(|left| *left > 0).min();

@@ -35,7 +35,7 @@ pub(super) fn failures_before(pod: &Pod) -> (i32, i32) {
         let text = pod.metadata().annotations().get(name);
         text.and_then(|text| text.parse::<i32>().ok()).filter(|n| *n >= 0).unwrap_or_default()
     };
-    (note(FAILURES) + note(IGNORED), note(FAILURES))
+    (note(FAILURES).saturating_add(note(IGNORED)), note(FAILURES))
 }
 
 /// Whether the pod counts as failed. One that is deleted does, unless the Job waits for
@@ -85,13 +85,13 @@ pub(super) fn new_pod(job: &Job, index: Option<i32>, replaced: Option<&Pod>) -> 
 }
 
 fn note_failures(pod: &mut Pod, job: &Job, replaced: Option<&Pod>) {
-    let (mut counted, mut ignored) = (0, 0);
+    let (mut counted, mut ignored) = (0_i32, 0_i32);
     if let Some(replaced) = replaced {
         let (all, before) = failures_before(replaced);
-        (counted, ignored) = (before, all - before);
+        (counted, ignored) = (before, all.saturating_sub(before));
         match failure(job, replaced) {
-            Failure::Ignored => ignored += 1,
-            _ => counted += 1,
+            Failure::Ignored => ignored = ignored.saturating_add(1),
+            _ => counted = counted.saturating_add(1),
         }
     }
     let notes = pod.metadata_mut().annotations_mut();

@@ -83,8 +83,10 @@ impl<'a> Sight<'a> {
             scene,
             active: pods.iter().filter(|pod| pod.is_active()).collect(),
             terminating: count(pods.iter().filter(going).count()),
-            succeeded: status.succeeded() + count(succeeded.len() + uncounted_succeeded.len()),
-            failed: status.failed() + count(counted + uncounted_failed.len()),
+            succeeded: status
+                .succeeded()
+                .saturating_add(count(succeeded.len() + uncounted_succeeded.len())),
+            failed: status.failed().saturating_add(count(counted + uncounted_failed.len())),
             completed: Indexes::default(),
             done: Indexes::default(),
             lost: None,
@@ -174,7 +176,7 @@ impl<'a> Sight<'a> {
                 let why = "Job has exceeded the specified maximal number of failed indexes";
                 return Some(Verdict::new(false, "MaxFailedIndexesExceeded", why));
             }
-            if lost > 0 && lost + self.done.total() >= completions {
+            if lost > 0 && lost.saturating_add(self.done.total()) >= completions {
                 return Some(Verdict::new(false, "FailedIndexes", "Job has failed indexes"));
             }
         }
@@ -193,7 +195,7 @@ impl<'a> Sight<'a> {
             let status = pod.status();
             status.init_container_statuses().iter().chain(status.container_statuses().iter())
         });
-        let restarts: i32 = restarts.map(ContainerStatus::restart_count).sum();
+        let restarts = restarts.map(ContainerStatus::restart_count).fold(0, i32::saturating_add);
         let limit = spec.backoff_limit().unwrap_or(i32::MAX);
         restarts > 0 && restarts >= limit
     }
@@ -211,7 +213,7 @@ pub(super) fn is_suspended(job: &Job) -> bool {
 pub(super) fn deadline(job: &Job, now: i64) -> Option<i64> {
     let start = job.status().start_time().and_then(Time::seconds);
     let seconds = job.spec().active_deadline_seconds().filter(|_| !is_suspended(job))?;
-    Some(start.unwrap_or(now) + seconds - now)
+    Some(start.unwrap_or(now).saturating_add(seconds).saturating_sub(now))
 }
 
 /// The uids of pods that have ended and are not in the numbers yet.

@@ -97,8 +97,8 @@ pub(super) fn settle(status: &mut JobStatus, held: &HashSet<&str>) {
     };
     let ((succeeded, more), (failed, lost)) = (split(old.succeeded()), split(old.failed()));
     if more > 0 || lost > 0 || status.uncounted_terminated_pods().is_none() {
-        status.set_succeeded(status.succeeded() + more);
-        status.set_failed(status.failed() + lost);
+        status.set_succeeded(status.succeeded().saturating_add(more));
+        status.set_failed(status.failed().saturating_add(lost));
         status.set_uncounted_terminated_pods(old.with_succeeded(succeeded).with_failed(failed));
     }
 }

@@ -38,6 +38,11 @@ impl Reconcile for Namespaces {
             Ok(found) => {
                 let now = self.clock.now();
                 empty_all(client, in_order(&found.found), &namespace, now, &mut left).await;
+                // who does not answer may have objects of the namespace
+                left.undiscovered = found.incomplete().map(|why| {
+                    let count = found.stale.len();
+                    format!("Discovery failed for some groups, {count} failing: {why}")
+                });
             }
             Err(error) => left.undiscovered = Some(error.to_string()),
         }

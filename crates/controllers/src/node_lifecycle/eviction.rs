@@ -2,13 +2,12 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
-    time::Duration,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use api::core::{Node, Pod, PodCondition, Taint};
 use client::{Error, Patch};
-use object::{Clock, Key, Lens, List, Text, Time, Value};
+use object::{Clock, Key, Lens, List, Text, Time, Value, wait_seconds};
 use runtime::{Context, Controller, Next, Objects, Reconcile, Recorder};
 use schema::Kind;
 
@@ -62,14 +61,19 @@ impl Reconcile for Eviction {
 
     async fn reconcile(&self, key: &Key, pod: Option<Pod>) -> Result<Next, Error> {
         let Some(pod) = pod.filter(|pod| pod.is_scheduled() && !pod.is_terminating()) else {
-            self.waiting.lock().expect("not poisoned").remove(key);
+            self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
             return Ok(Next::OnChange);
         };
         let Some(node) = self.nodes.get(&Key::new("", pod.spec().node_name())) else {
             return Ok(Next::OnChange);
         };
         let now = self.clock.now();
-        let fate = decide(&pod, &node, &mut self.waiting.lock().expect("not poisoned"), now);
+        let fate = decide(
+            &pod,
+            &node,
+            &mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner),
+            now,
+        );
         match fate {
             Fate::Stay => Ok(Next::OnChange),
             Fate::Pardoned => {
@@ -77,7 +81,7 @@ impl Reconcile for Eviction {
                 self.events.normal(&pod, "TaintManagerEviction", message);
                 Ok(Next::OnChange)
             }
-            Fate::Wait(left) => Ok(Next::After(Duration::from_secs(left.unsigned_abs()))),
+            Fate::Wait(left) => Ok(Next::After(wait_seconds(left))),
             Fate::Delete => self.delete(&pod, &node, now).await.map(|()| Next::OnChange),
         }
     }
@@ -113,7 +117,7 @@ fn decide(pod: &Pod, node: &Node, waiting: &mut Waiting, now: i64) -> Fate {
         }
         Some(seconds) => {
             let since = known.unwrap_or(now);
-            let left = since.saturating_add(seconds) - now;
+            let left = since.saturating_add(seconds).saturating_sub(now);
             if left > 0 {
                 waiting.insert(key, (uid, since));
                 Fate::Wait(left)

@@ -52,7 +52,7 @@ impl Sign {
     /// Seconds until the node counts as lost; not positive: it does.
     pub(super) fn left(&self, grace: i64, now: i64) -> i64 {
         let grace = if self.heartbeat.is_some() { grace } else { grace.max(STARTUP_GRACE) };
-        self.at + grace + 1 - now
+        self.at.saturating_add(grace).saturating_add(1).saturating_sub(now)
     }
 }
 

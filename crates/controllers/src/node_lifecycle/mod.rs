@@ -13,7 +13,7 @@ mod zones;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -22,7 +22,7 @@ use api::{
     core::{Node, Pod},
 };
 use client::{Api, Error, Selection};
-use object::{Clock, Key, Text, Time};
+use object::{Clock, Key, Text, Time, wait_seconds};
 use runtime::{
     Cache, Context, Controller, Next, Objects, Reconcile, Recorder, Reference, Severity,
 };
@@ -97,7 +97,7 @@ impl Reconcile for NodeLifecycle {
             node = self.nodes.because(&because).update(aligned).await?;
         }
         self.mark_pods(&node, now).await?;
-        let wait = if left > 0 { Duration::from_secs(left.unsigned_abs()) } else { PERIOD };
+        let wait = if left > 0 { wait_seconds(left) } else { PERIOD };
         Ok(Next::After(if node.is_ready() { wait } else { wait.min(PERIOD) }))
     }
 }
@@ -106,7 +106,7 @@ impl NodeLifecycle {
     /// Seconds until the node counts as lost.
     fn look(&self, node: &Node, lease: Option<&Lease>, now: i64) -> i64 {
         let name = Text::from(node.metadata().name());
-        let mut seen = self.seen.lock().expect("not poisoned");
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let before = seen.get(&name);
         let sign = Sign::seen(before, node, lease, now);
         if before.is_none_or(|before| before.uid != sign.uid) {
@@ -119,7 +119,10 @@ impl NodeLifecycle {
     }
 
     fn forget(&self, key: &Key) {
-        let Some(sign) = self.seen.lock().expect("not poisoned").remove(&key.name) else { return };
+        let Some(sign) = self.seen.lock().unwrap_or_else(PoisonError::into_inner).remove(&key.name)
+        else {
+            return;
+        };
         let about = Reference {
             api_version: "v1".into(),
             kind: "Node".into(),
@@ -155,7 +158,7 @@ impl NodeLifecycle {
             return Evict::Later; // there is nothing to decide
         }
         let tainted = taints::is_evicting(node);
-        let mut turns = self.turns.lock().expect("not poisoned");
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         zones::decide(node, tainted, &self.nodes.all(), &mut turns, now)
     }
 

@@ -20,7 +20,7 @@ use api::{
     core::{PersistentVolumeClaim, Pod},
 };
 use client::Error;
-use object::{Cause, Clock, Key};
+use object::{Cause, Clock, Key, wait_seconds};
 use runtime::{Context, Controller, Next, Objects, Reconcile, Recorder, Step};
 
 use self::plan::{Act, Scene, plan};
@@ -95,8 +95,7 @@ impl Reconcile for StatefulSets {
         let wait = set.spec().min_ready_seconds();
         let ripens =
             scene.pods.iter().any(|pod| pod.is_ready() && !pod.is_available(wait, scene.now));
-        let wait = Duration::from_secs(u64::try_from(wait).unwrap_or_default());
-        Ok(if ripens { Next::After(wait) } else { Next::OnChange })
+        Ok(if ripens { Next::After(wait_seconds(wait.into())) } else { Next::OnChange })
     }
 }
 
@@ -183,7 +182,7 @@ impl StatefulSets {
             return Ok(());
         }
         let mut set = set.clone();
-        let collisions = set.status().collision_count().unwrap_or_default() + 1;
+        let collisions = set.status().collision_count().unwrap_or_default().saturating_add(1);
         set.status_mut().set_collision_count(collisions);
         self.sets.because(because).update_status(set).await.map(drop)
     }

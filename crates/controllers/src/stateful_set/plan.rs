@@ -1,6 +1,9 @@
 //! Decides what to do for a StatefulSet. Pure, so its tests need no cluster.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap, HashSet},
+};
 
 use api::{
     apps::{ControllerRevision, RollingUpdateStatefulSetStrategy, StatefulSet, StatefulSetStatus},
@@ -18,6 +21,8 @@ use crate::history::{self, History};
 
 /// Beside the template's labels, a revision has its hash.
 const HASH: &str = "controller.kubernetes.io/hash";
+/// More pods are not created at once.
+const BURST: usize = 500;
 
 /// What there is.
 #[derive(Debug)]
@@ -87,26 +92,30 @@ impl Planner<'_> {
     fn manage(&mut self) {
         let set = self.scene.set;
         let numbers = range(set);
-        let at = |number: i32| self.scene.pods.iter().find(|pod| ordinal(set, pod) == Some(number));
-        let replicas: Vec<(i32, Option<&Pod>)> = numbers.clone().map(|n| (n, at(n))).collect();
-        let mut condemned: Vec<(i32, &Pod)> = self
-            .scene
-            .pods
-            .iter()
-            .filter_map(|pod| Some((ordinal(set, pod)?, pod)))
-            .filter(|(number, _)| !numbers.contains(number))
-            .collect();
-        condemned.sort_by_key(|(number, _)| -number);
+        let numbered = || self.scene.pods.iter().filter_map(|pod| Some((ordinal(set, pod)?, pod)));
+        let mut replicas = BTreeMap::new();
+        for (number, pod) in numbered().filter(|(number, _)| numbers.contains(number)) {
+            replicas.entry(number).or_insert(pod);
+        }
+        let mut condemned: Vec<(i32, &Pod)> =
+            numbered().filter(|(number, _)| !numbers.contains(number)).collect();
+        condemned.sort_by_key(|(number, _)| Reverse(*number));
         let ordered = set.spec().pod_management_policy() != "Parallel";
-        for (number, pod) in &replicas {
-            if !self.replica(*number, *pod, ordered) && ordered {
+        let mut missing = 0;
+        for number in numbers.clone() {
+            let pod = replicas.get(&number).copied();
+            missing += usize::from(pod.is_none());
+            if missing > BURST {
+                break; // two thousand million replicas can be asked for
+            }
+            if !self.replica(number, pod, ordered) && ordered {
                 return;
             }
         }
         for (number, pod) in &condemned {
             self.own_claims(*number, pod);
         }
-        let sick = replicas.iter().filter_map(|(_, pod)| *pod).find(|pod| !self.serves(pod));
+        let sick = replicas.values().copied().find(|pod| !self.serves(pod));
         let sick = sick
             .or_else(|| condemned.iter().rev().map(|(_, pod)| *pod).find(|pod| !self.serves(pod)));
         for (_, pod) in &condemned {
@@ -120,8 +129,8 @@ impl Planner<'_> {
             }
         }
         if set.spec().update_strategy().type_() == "RollingUpdate" {
-            let pods: Vec<&Pod> = replicas.iter().filter_map(|(_, pod)| *pod).collect();
-            if pods.len() == replicas.len() {
+            let pods: Vec<&Pod> = replicas.into_values().collect();
+            if pods.len() == numbers.len() {
                 self.roll(&pods, ordered);
             }
         }
@@ -182,7 +191,8 @@ impl Planner<'_> {
             None if strategy.type_() == "RollingUpdate" => set.status().current_replicas(),
             None => 0,
         };
-        let of = if number < range(set).start + kept { self.current } else { self.update };
+        let of =
+            if number < range(set).start.saturating_add(kept) { self.current } else { self.update };
         (template_of(of), of.metadata().name().to_owned())
     }
 

@@ -8,7 +8,7 @@ use crate::{
     describe::event_age,
     fail::{Fail, Result},
     flags::{Flag, Kind},
-    print::{self, Output, table},
+    print::{self, Output, table, terminal},
     resources::escape,
 };
 
@@ -103,7 +103,8 @@ fn run(call: &Call<'_>) -> Result {
         text += "LAST SEEN\tTYPE\tREASON\tOBJECT\tMESSAGE\n";
     }
     for event in &all {
-        let field = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let field =
+            |value: &Value| terminal::escape(value.as_str().unwrap_or_default()).into_owned();
         if everywhere {
             text += &format!("{}\t", field(&event["metadata"]["namespace"]));
         }

@@ -2,7 +2,7 @@
 
 use object::Value;
 
-use crate::print::tabs::SHEET;
+use crate::print::{tabs::SHEET, terminal};
 
 #[derive(Debug, Default)]
 pub(crate) struct Sheet {
@@ -14,7 +14,7 @@ impl Sheet {
     /// A line, two spaces in for each level.
     pub(super) fn line(&mut self, level: usize, text: &str) {
         self.lines.extend(std::iter::repeat_n(' ', 2 * level));
-        self.lines.push_str(text);
+        self.lines.push_str(&terminal::escape(text));
         self.lines.push('\n');
     }
 

@@ -2,7 +2,7 @@
 
 use object::Value;
 
-use super::{jsonpath, jsonpath::Template, tabs::TABLE};
+use super::{jsonpath, jsonpath::Template, tabs::TABLE, terminal};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Columns {
@@ -57,7 +57,8 @@ impl Columns {
             let mut cells = Vec::new();
             for path in &self.paths {
                 let found: Vec<Value> = path.find(object)?.into_iter().flatten().collect();
-                let texts: Vec<String> = found.iter().map(cell).collect();
+                let texts: Vec<String> =
+                    found.iter().map(|value| terminal::escape(&cell(value)).into_owned()).collect();
                 cells.push(if texts.is_empty() { "<none>".to_owned() } else { texts.join(",") });
             }
             out += &(cells.join("\t") + "\n");

@@ -2,7 +2,7 @@
 
 use object::Value;
 
-use super::{json, tabs::TABLE};
+use super::{json, tabs::TABLE, terminal};
 
 /// What is asked of a table besides its cells.
 #[derive(Clone, Debug, Default)]
@@ -102,5 +102,5 @@ fn cell_text(cell: &Value) -> String {
         Some(at) => format!("{}...", &text[..at]),
         None => text,
     };
-    cut.replace('\u{1b}', "^[")
+    terminal::escape(&cut).into_owned()
 }

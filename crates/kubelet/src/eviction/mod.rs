@@ -21,7 +21,10 @@ pub use self::{
     state::{Observed, State},
     threshold::{Amount, Left, Pressure, Signal, Threshold, thresholds},
 };
-use crate::{Host, admit, image_gc, node::machine, pod::plan::Failure, usage};
+use crate::{
+    Host, admit, blocking, image_gc, node::machine, pod::plan::Failure, reserved::process_capacity,
+    usage,
+};
 
 /// When pods go, and how long they get.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +40,7 @@ pub struct Settings {
 pub const USUAL: &str = "memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%,imagefs.available<15%,imagefs.inodesFree<5%";
 /// A machine that does other work too may be fuller than a node of a farm: only what is
 /// left counts.
-pub const MODEST: &str = "memory.available<100Mi,nodefs.available<1Gi,nodefs.inodesFree<1%,imagefs.available<1Gi,imagefs.inodesFree<1%";
+pub const MODEST: &str = "memory.available<100Mi,nodefs.available<1Gi,nodefs.inodesFree<1%,imagefs.available<1Gi,imagefs.inodesFree<1%,pid.available<10%";
 
 const LOOK: Duration = Duration::from_secs(10);
 /// A pod that does not end in time does not keep others.
@@ -78,19 +81,39 @@ pub(crate) fn start(host: &Arc<Host>) {
             return;
         }
         loop {
-            match look(&host, &mut state).await {
+            let found = panics::contain("eviction", look(&host, &mut state)).await;
+            match found.ok().flatten() {
                 Some(uid) => gone(&host, &uid).await,
-                None => sleep(LOOK).await,
+                None => wait(&host).await,
             }
         }
     });
+}
+
+/// Waits for the next look. What a pod can use up within seconds, a disk or the machine's
+/// processes, is not waited for that long once it runs short.
+async fn wait(host: &Arc<Host>) {
+    let images = host.image_folder().await;
+    let short =
+        || is_short(&host.config.eviction, &disks_and_processes(&host.config.root, &images));
+    let known = short();
+    let until = Instant::now() + LOOK;
+    while Instant::now() < until {
+        sleep(POLL).await;
+        if !known && short() {
+            return;
+        }
+    }
 }
 
 /// Looks once; the uid of a pod that must go.
 async fn look(host: &Arc<Host>, state: &mut State) -> Option<String> {
     let settings = &host.config.eviction;
     let images = host.image_folder().await;
-    let seen = observe(&host.config.root, &images);
+    let mut seen = observe(&host.config.root, &images);
+    if let (Some(memory), Some(left)) = (seen.get_mut(&Signal::Memory), host.tiers.memory_left()) {
+        memory.available = memory.available.min(left);
+    }
     let threshold = state.observe(settings, &seen, host.now());
     host.set_pressure(&state.pressure());
     if let Some(uid) = over_limit(host).await {
@@ -139,12 +162,17 @@ async fn over_limit(host: &Arc<Host>) -> Option<String> {
     if !host.pods.all().iter().any(|wish| wish.is_here() && limited(&wish.pod)) {
         return None; // measuring costs, and is for these alone
     }
-    let all = pods(host).await;
-    all.into_iter().filter(|(pod, _)| limited(pod)).find_map(|(pod, used)| {
-        let volumes = usage::volumes(&host.config, &pod);
-        let why = beyond_limit(&pod, &used?, &volumes)?;
-        evict(host, &pod, why, AT_ONCE, false)
-    })
+    let (all, config) = (pods(host).await, host.config.clone());
+    let beyond = move || {
+        let limited = all.into_iter().filter(|(pod, _)| limited(pod));
+        let beyond = limited.filter_map(|(pod, used)| {
+            let why = beyond_limit(&pod, &used?, &usage::volumes(&config, &pod))?;
+            Some((pod, why))
+        });
+        Ok(beyond.collect::<Vec<_>>())
+    };
+    let beyond = blocking(beyond).await.unwrap_or_default();
+    beyond.into_iter().find_map(|(pod, why)| evict(host, &pod, why, AT_ONCE, false))
 }
 
 fn evict(host: &Arc<Host>, pod: &Pod, why: String, grace: i64, disrupted: bool) -> Option<String> {
@@ -182,29 +210,39 @@ async fn gone(host: &Arc<Host>, uid: &str) {
 /// The pods that could go, and what each uses.
 async fn pods(host: &Arc<Host>) -> Vec<(Pod, Option<Used>)> {
     let stats = usage::pods(host).await.unwrap_or_default();
-    let here = host.pods.all().into_iter().filter(|wish| wish.is_here() && wish.ending.is_none());
-    here.map(|wish| {
-        let used = stats.iter().find(|one| one.uid == wish.pod.metadata().uid());
-        let used = used.map(|one| used_by(host, &wish.pod, one));
-        (wish.pod, used)
-    })
-    .collect()
+    let host = host.clone();
+    let counted = blocking(move || {
+        let all = host.pods.all().into_iter();
+        let here = all.filter(|wish| wish.is_here() && wish.ending.is_none());
+        let with_use = here.map(|wish| {
+            let used = stats.iter().find(|one| one.uid == wish.pod.metadata().uid());
+            let used = used.map(|one| used_by(&host, &wish.pod, one));
+            (wish.pod, used)
+        });
+        Ok(with_use.collect())
+    });
+    counted.await.unwrap_or_default()
 }
 
 fn used_by(host: &Host, pod: &Pod, told: &usage::Pod) -> Used {
     let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-    let volumes: i64 = usage::volumes(&host.config, pod).iter().map(|(_, bytes)| bytes).sum();
+    let volumes = usage::volumes(&host.config, pod);
+    let volumes = volumes.iter().fold(0_i64, |sum, (_, bytes)| sum.saturating_add(*bytes));
+    let shared = signed(usage::shared_files(&host.config, pod.metadata().uid()));
     let containers: Vec<(String, i64, i64)> = told
         .containers
         .iter()
         .map(|one| {
-            let disk = one.layer_bytes + one.log_bytes;
+            let written = one.layer_bytes.saturating_add(one.log_bytes);
+            let disk = written.saturating_add(one.message_bytes);
             (one.name.clone(), signed(one.memory.working_set), signed(disk))
         })
         .collect();
     Used {
         memory: signed(told.memory.working_set),
-        disk: containers.iter().map(|(_, _, disk)| disk).sum::<i64>() + volumes,
+        disk: containers
+            .iter()
+            .fold(volumes.saturating_add(shared), |sum, (_, _, disk)| sum.saturating_add(*disk)),
         inodes: signed(told.containers.iter().map(|one| one.layer_inodes).sum()),
         processes: signed(told.processes),
         containers,
@@ -212,11 +250,17 @@ fn used_by(host: &Host, pod: &Pod, told: &usage::Pod) -> Used {
 }
 
 fn observe(root: &Path, images: &Path) -> Observed {
-    let mut seen = Observed::new();
+    let mut seen = disks_and_processes(root, images);
     // pages of files that were not used lately can be had back at any time
     let available = machine::memory("MemFree:") + machine::memory("Inactive(file):");
     let capacity = machine::memory("MemTotal:");
     seen.insert(Signal::Memory, Left { capacity, available });
+    seen
+}
+
+/// What is looked up quickly.
+fn disks_and_processes(root: &Path, images: &Path) -> Observed {
+    let mut seen = Observed::new();
     let disks = [
         (root, Signal::NodeDisk, Signal::NodeInodes),
         (images, Signal::ImageDisk, Signal::ImageInodes),
@@ -232,9 +276,7 @@ fn observe(root: &Path, images: &Path) -> Observed {
             seen.insert(inodes, left);
         }
     }
-    let number = |path: &str| -> Option<i64> { fs::read_to_string(path).ok()?.trim().parse().ok() };
-    let most = number("/proc/sys/kernel/pid_max").min(number("/proc/sys/kernel/threads-max"));
-    if let (Some(capacity), Some(running)) = (most, running()) {
+    if let (Some(capacity), Some(running)) = (process_capacity(), running()) {
         seen.insert(Signal::Processes, Left { capacity, available: capacity - running });
     }
     seen
@@ -247,15 +289,22 @@ pub(crate) fn running() -> Option<i64> {
     all.parse().ok()
 }
 
-/// What pods can have of what the machine has.
-pub(crate) fn allocatable(settings: &Settings, resource: &str, whole: &Quantity) -> Quantity {
+/// How much of what the machine has must always be left.
+pub(crate) fn kept(settings: &Settings, resource: &str, whole: &Quantity) -> i64 {
     let signal = match resource {
         "memory" => Signal::Memory,
         "ephemeral-storage" => Signal::NodeDisk,
-        _ => return whole.clone(),
+        _ => return 0,
     };
-    let kept = settings.kept(signal, whole.value());
-    Quantity::new((whole.value() - kept).max(0), whole.format())
+    settings.kept(signal, whole.value())
+}
+
+/// What is left of an amount without so much of it.
+pub(crate) fn without(amount: &Quantity, kept: i64) -> Quantity {
+    if kept == 0 {
+        return amount.clone();
+    }
+    Quantity::new(amount.value().saturating_sub(kept).max(0), amount.format())
 }
 
 #[cfg(test)]
@@ -268,10 +317,10 @@ mod tests {
     fn what_must_be_left_is_not_given_to_pods() {
         let settings = Settings::new(USUAL).unwrap();
         let whole = Quantity::new(1 << 30, Format::BinarySi);
-        assert_eq!(allocatable(&settings, "memory", &whole).value(), (1 << 30) - (100 << 20));
-        let disk = allocatable(&settings, "ephemeral-storage", &whole).value();
-        assert_eq!(disk, (1 << 30) - (1 << 30) / 10);
-        assert_eq!(allocatable(&settings, "cpu", &whole), whole);
+        let left = |resource: &str| without(&whole, kept(&settings, resource, &whole));
+        assert_eq!(left("memory").value(), (1 << 30) - (100 << 20));
+        assert_eq!(left("ephemeral-storage").value(), (1 << 30) - (1 << 30) / 10);
+        assert_eq!(left("cpu"), whole);
     }
 
     #[test]

@@ -21,7 +21,8 @@ pub(crate) fn start(host: &Arc<Host>) {
     cx.spawn("node lease", async move {
         let mut known = None;
         loop {
-            match renew(&host, known.take()).await {
+            let renewed = panics::contain("node lease", renew(&host, known.take())).await;
+            match renewed.unwrap_or_else(|why| Err(Error::Invalid(why.to_string()))) {
                 Ok(lease) => {
                     known = Some(lease);
                     sleep(RENEW).await;

@@ -30,36 +30,39 @@ pub(crate) fn start(host: &Arc<Host>, port: u16) {
     let host = host.clone();
     let cx = host.cx.clone();
     lease::start(&host);
-    cx.spawn("node", async move {
-        let mut told = None;
-        let mut last = Instant::now();
-        let began = Instant::now();
-        let mut range = String::new();
-        loop {
-            give_range(&host, &mut range).await;
-            let status = status::of(&host, port).await;
-            let ready = status::is_ready(&status);
-            let due =
-                told.as_ref() != Some(&status::without_times(&status)) || last.elapsed() >= TELL;
-            if due {
-                match register::write(&host, &status).await {
-                    Ok(()) => {
-                        told = Some(status::without_times(&status));
-                        last = Instant::now();
+    cx.keep("node", move || {
+        let host = host.clone();
+        async move {
+            let mut told = None;
+            let mut last = Instant::now();
+            let began = Instant::now();
+            let mut range = String::new();
+            loop {
+                give_range(&host, &mut range).await;
+                let status = status::of(&host, port).await;
+                let ready = status::is_ready(&status);
+                let due = told.as_ref() != Some(&status::without_times(&status))
+                    || last.elapsed() >= TELL;
+                if due {
+                    match register::write(&host, &status).await {
+                        Ok(()) => {
+                            told = Some(status::without_times(&status));
+                            last = Instant::now();
+                        }
+                        Err(error) => warn!(%error, "the node cannot be written; will retry"),
                     }
-                    Err(error) => warn!(%error, "the node cannot be written; will retry"),
                 }
-            }
-            let wait = match () {
-                () if ready && told.is_some() => LOOK,
-                () if began.elapsed() < FRESH => SOON,
-                () => LATER,
-            };
-            // a range that the API has just given is passed on at once
-            if let Some(nodes) = host.node_changes() {
-                let _ = timeout(wait, nodes.notified()).await;
-            } else {
-                sleep(wait).await;
+                let wait = match () {
+                    () if ready && told.is_some() => LOOK,
+                    () if began.elapsed() < FRESH => SOON,
+                    () => LATER,
+                };
+                // a range that the API has just given is passed on at once
+                if let Some(nodes) = host.node_changes() {
+                    let _ = timeout(wait, nodes.notified()).await;
+                } else {
+                    sleep(wait).await;
+                }
             }
         }
     });

@@ -1,6 +1,9 @@
 //! A container as the runtime is told of it.
 
-use std::{collections::HashMap, path::Path};
+use std::{
+    collections::HashMap,
+    path::{Component, Path, PathBuf},
+};
 
 use api::core::{Container as Spec, Pod, SeccompProfile};
 use container::cri::{
@@ -12,9 +15,10 @@ use container::cri::{
 use super::{plan::hash, sandbox};
 use crate::{cgroup, env::expand, runtime::labels};
 
-const MASKED: [&str; 11] = [
+const MASKED: [&str; 12] = [
     "/proc/asound",
     "/proc/acpi",
+    "/proc/interrupts",
     "/proc/kcore",
     "/proc/keys",
     "/proc/latency_stats",
@@ -36,6 +40,8 @@ pub(crate) struct Parts {
     pub(crate) image: Image,
     pub(crate) restarts: i32,
     pub(crate) machine_memory: i64,
+    /// Where profiles of the node are.
+    pub(crate) seccomp: PathBuf,
     /// Whose processes an ephemeral container sees.
     pub(crate) target: Option<String>,
 }
@@ -97,7 +103,7 @@ pub(crate) fn config(pod: &Pod, spec: &Spec, parts: Parts) -> Result<ContainerCo
         tty: spec.tty(),
         linux: Some(LinuxContainerConfig {
             resources: Some(cgroup::resources(pod, spec, parts.machine_memory)),
-            security_context: Some(security(pod, spec, parts.target)?),
+            security_context: Some(security(pod, spec, parts.target, &parts.seccomp)?),
         }),
         stop_signal: stop_signal(spec)?.into(),
         ..ContainerConfig::default()
@@ -147,6 +153,7 @@ fn security(
     pod: &Pod,
     spec: &Spec,
     target: Option<String>,
+    profiles: &Path,
 ) -> Result<LinuxContainerSecurityContext, String> {
     let (own, all) = (spec.security_context(), pod.spec().security_context());
     let armor = own.and_then(|own| own.app_armor_profile());
@@ -208,7 +215,7 @@ fn security(
             == Some(false),
         masked_paths: paths(&MASKED),
         readonly_paths: paths(&READ_ONLY),
-        seccomp: Some(if privileged { unconfined() } else { seccomp(profile)? }),
+        seccomp: Some(if privileged { unconfined() } else { seccomp(profile, profiles)? }),
         ..LinuxContainerSecurityContext::default()
     })
 }
@@ -217,7 +224,7 @@ fn unconfined() -> SecurityProfile {
     SecurityProfile { profile_type: ProfileType::Unconfined.into(), localhost_ref: String::new() }
 }
 
-fn seccomp(profile: Option<&SeccompProfile>) -> Result<SecurityProfile, String> {
+fn seccomp(profile: Option<&SeccompProfile>, folder: &Path) -> Result<SecurityProfile, String> {
     let kind = match profile.map(api::core::SeccompProfile::type_) {
         None | Some("Unconfined") => return Ok(unconfined()),
         Some("RuntimeDefault") => ProfileType::RuntimeDefault,
@@ -225,7 +232,20 @@ fn seccomp(profile: Option<&SeccompProfile>) -> Result<SecurityProfile, String> 
         Some(other) => return Err(format!("the seccomp profile type {other:?} is not known")),
     };
     let file = profile.and_then(|profile| profile.localhost_profile()).unwrap_or_default();
-    Ok(SecurityProfile { profile_type: kind.into(), localhost_ref: file.into() })
+    let file = match kind {
+        ProfileType::Localhost if file.is_empty() => {
+            return Err("localhostProfile must be set if seccompProfile type is Localhost.".into());
+        }
+        ProfileType::Localhost => {
+            let plain = |part: Component<'_>| matches!(part, Component::Normal(_));
+            if !Path::new(file).components().all(plain) {
+                return Err(format!("the seccomp profile {file:?} is not below the node's"));
+            }
+            folder.join(file).to_string_lossy().into_owned()
+        }
+        _ => String::new(),
+    };
+    Ok(SecurityProfile { profile_type: kind.into(), localhost_ref: file })
 }
 
 #[cfg(test)]
@@ -238,7 +258,44 @@ mod tests {
         let pod = Pod::from(from_yaml(&format!("spec: {{containers: [{spec}]}}")).unwrap());
         let container = pod.spec().containers().iter().next().unwrap().clone();
         let env = vec![("A".to_owned(), "1".to_owned())];
-        config(&pod, &container, Parts { env, image, ..Parts::default() })
+        let seccomp = "/node/seccomp".into();
+        config(&pod, &container, Parts { env, image, seccomp, ..Parts::default() })
+    }
+
+    /// CVE-2023-2431: a profile that is not named is not a profile that allows everything.
+    #[test]
+    fn a_seccomp_profile_of_the_node_has_a_name_and_is_one_of_its_own() {
+        let with = |file: &str| {
+            let profile = format!("{{type: Localhost, localhostProfile: {file}}}");
+            made(
+                &format!("{{name: a, securityContext: {{seccompProfile: {profile}}}}}"),
+                Image::default(),
+            )
+        };
+        for bad in ["''", "null", "/etc/profile", "../x", "a/../../x"] {
+            assert!(with(bad).is_err(), "{bad}");
+        }
+        let security = with("mine/a.json").unwrap().linux.unwrap().security_context.unwrap();
+        assert_eq!(security.seccomp.unwrap().localhost_ref, "/node/seccomp/mine/a.json");
+    }
+
+    /// CVE-2019-11245: a restarted container runs as the same user as the first.
+    #[test]
+    fn the_user_is_the_same_at_every_start() {
+        let spec = "{name: a, securityContext: {runAsUser: 7, runAsGroup: 8, runAsNonRoot: true}}";
+        let pod = Pod::from(from_yaml(&format!("spec: {{containers: [{spec}]}}")).unwrap());
+        let container = pod.spec().containers().iter().next().unwrap().clone();
+        for restarts in 0..3 {
+            let image = Image { uid: Some(Int64Value { value: 0 }), ..Image::default() };
+            let parts = Parts { image, restarts, ..Parts::default() };
+            let made = config(&pod, &container, parts).unwrap();
+            let security = made.linux.unwrap().security_context.unwrap();
+            let value = |id: Option<Int64Value>| id.map(|id| id.value);
+            assert_eq!(
+                (value(security.run_as_user), value(security.run_as_group)),
+                (Some(7), Some(8))
+            );
+        }
     }
 
     #[test]

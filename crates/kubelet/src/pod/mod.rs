@@ -6,11 +6,12 @@ pub mod plan;
 pub(crate) mod sandbox;
 pub mod status;
 pub(crate) mod steps;
+mod termination_message;
 pub(crate) mod worker;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use api::core::Pod;
@@ -59,7 +60,9 @@ impl Pods {
                 let mut next = Wish { ending, ..wish.clone() };
                 next.take(host, pod, others);
                 if let Some(known) = wish.ending {
-                    let until = |ending: Ending| ending.since + ending.grace * SECOND;
+                    let until = |ending: Ending| {
+                        ending.since.saturating_add(ending.grace.saturating_mul(SECOND))
+                    };
                     let sooner = ending.filter(|new| until(*new) < until(known));
                     next.ending = Some(sooner.unwrap_or(known));
                 }
@@ -81,7 +84,8 @@ impl Pods {
         let (wish, wishes) = watch::channel(wish);
         let wake = Arc::new(Notify::new());
         workers.insert(uid, Handle { wish, wake: wake.clone() });
-        host.cx.spawn("pod", worker::run(host.clone(), wishes, wake));
+        let worker = host.clone();
+        host.cx.keep("pod", move || worker::run(worker.clone(), wishes.clone(), wake.clone()));
     }
 
     /// Has a pod end as failed. `false`: there is none, or it has failed already.
@@ -157,7 +161,7 @@ impl Pods {
     }
 
     fn workers(&self) -> MutexGuard<'_, HashMap<String, Handle>> {
-        self.workers.lock().expect("not poisoned")
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

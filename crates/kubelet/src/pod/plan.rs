@@ -194,10 +194,11 @@ pub fn is_over(pod: &Pod, seen: &Observed) -> bool {
 /// that it does.
 fn next_start(memory: &mut Memory, name: &str, finished: i64, now: i64) -> Result<(), i64> {
     let last = memory.backoffs.get(name).copied();
-    let stale = |backoff: &Backoff| finished - backoff.updated > 2 * LAST_BACKOFF * SECOND;
+    let stale =
+        |backoff: &Backoff| finished.saturating_sub(backoff.updated) > 2 * LAST_BACKOFF * SECOND;
     match last.filter(|backoff| !stale(backoff)) {
-        Some(backoff) if now < finished + backoff.seconds * SECOND => {
-            Err(finished + backoff.seconds * SECOND)
+        Some(backoff) if now < finished.saturating_add(backoff.seconds * SECOND) => {
+            Err(finished.saturating_add(backoff.seconds * SECOND))
         }
         Some(backoff) => {
             let seconds = (backoff.seconds * 2).min(LAST_BACKOFF);
@@ -382,7 +383,7 @@ impl Planner<'_> {
         // one that was made but never ran does not count
         let restarts = last.map_or(0, |last| match last.state {
             State::Created => last.restarts,
-            _ => last.restarts + 1,
+            _ => last.restarts.saturating_add(1),
         });
         self.plan.steps.push(Step::Start { name: spec.name().into(), role, restarts });
     }
@@ -434,7 +435,7 @@ fn begin(pod: &Pod, seen: &Observed, memory: &mut Memory, now: i64) -> Plan {
     if !memory.prepared {
         plan.steps.push(Step::Prepare);
     }
-    let attempt = seen.sandboxes.first().map_or(0, |last| last.attempt + 1);
+    let attempt = seen.sandboxes.first().map_or(0, |last| last.attempt.saturating_add(1));
     plan.steps.push(Step::Sandbox { attempt });
     plan
 }
@@ -452,7 +453,7 @@ fn finish(pod: &Pod, seen: &Observed, grace: Option<i64>) -> Plan {
 }
 
 fn end(pod: &Pod, ending: Ending, seen: &Observed, now: i64) -> Plan {
-    let left = ending.grace - (now - ending.since) / SECOND;
+    let left = ending.grace.saturating_sub(now.saturating_sub(ending.since) / SECOND);
     let steps = kills(pod, seen, left.max(ending.grace.min(2)));
     if !steps.is_empty() {
         return Plan { steps, ..Plan::default() };

@@ -5,7 +5,9 @@ use std::{fs, path::Path, sync::Arc, time::Duration};
 use ::container::cri::Mount;
 use api::core::{Container as Spec, Pod};
 use futures_util::future::join_all;
+use object::wait_seconds;
 use runtime::Severity;
+use sys::container_file;
 use tokio::time::Instant;
 
 use super::{
@@ -15,7 +17,7 @@ use super::{
     sandbox,
 };
 use crate::{
-    Host, cgroup, dns,
+    Host, blocking, cgroup, dns,
     env::{self, Sources},
     images::{self, Refusal, Wanted},
     probe::{Target, ask_handler},
@@ -91,7 +93,7 @@ impl Task {
             Step::Remove { id } => done(runtime.remove(id).await),
             Step::StopSandbox { id } => done(runtime.stop_sandbox(id).await),
             Step::RemoveSandbox { id } => done(runtime.remove_sandbox(id).await),
-            Step::Clean => match self.clean() {
+            Step::Clean => match self.host.clean(&self.pod).await {
                 Ok(()) => Outcome::Done,
                 Err(error) => Outcome::Failed(error),
             },
@@ -109,7 +111,8 @@ impl Task {
         make(&folder)?;
         make(&logs)?;
         let group = cgroup::parent(&config.cgroup_root, &self.pod);
-        cgroup::create(&group, &self.pod).map_err(|error| format!("{group}: {error}"))?;
+        cgroup::create(&group, &self.pod, config.pod_max_pids)
+            .map_err(|error| format!("{group}: {error}"))?;
         volumes::prepare(&self.host, &self.pod).await
     }
 
@@ -147,7 +150,8 @@ impl Task {
                 done = Err(format!("Failed to resize container {name}: {}", error.message()));
             }
         }
-        cgroup::create(&group, &self.pod).map_err(|error| format!("{group}: {error}"))?;
+        cgroup::create(&group, &self.pod, self.host.config.pod_max_pids)
+            .map_err(|error| format!("{group}: {error}"))?;
         done
     }
 
@@ -274,7 +278,12 @@ impl Task {
         let host = &self.host;
         let sources = self.sources(spec, sandbox).await?;
         let env = env::env(&self.pod, spec, &sources)?;
-        let mut mounts = volumes::mounts(host, &self.pod, spec, places, &env)?;
+        let (task, spec_of, places) = (self.clone(), spec.clone(), places.clone());
+        let (env, mut mounts) = blocking(move || {
+            let mounts = volumes::mounts(&task.host, &task.pod, &spec_of, &places, &env)?;
+            Ok((env, mounts))
+        })
+        .await?;
         let folder = host.config.pod_folder(self.pod.metadata().uid());
         let own = folder.join("containers").join(spec.name());
         fs::create_dir_all(&own).map_err(|error| format!("{}: {error}", own.display()))?;
@@ -286,16 +295,20 @@ impl Task {
         if !mounts.iter().any(|mount| mount.container_path == "/etc/hosts") {
             let path = folder.join("etc-hosts");
             let content = dns::hosts(&host.config, &self.pod, &sources.pod_ips);
-            fs::write(&path, content).map_err(|error| format!("{}: {error}", path.display()))?;
+            container_file::overwrite(&path, content.as_bytes(), 0o644)
+                .map_err(|error| format!("{}: {error}", path.display()))?;
             mounts.push(bind(&path, "/etc/hosts"));
         }
         if !spec.termination_message_path().is_empty() {
             let path = own.join(restarts.to_string());
-            write_open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            // any user of the container may write its last words
+            container_file::overwrite(&path, b"", 0o666)
+                .map_err(|error| format!("{}: {error}", path.display()))?;
             mounts.push(bind(&path, spec.termination_message_path()));
         }
         let machine_memory = host.machine.memory;
-        Ok(Parts { env, mounts, image, restarts, machine_memory, target: None })
+        let seccomp = host.config.root.join("seccomp");
+        Ok(Parts { env, mounts, image, restarts, machine_memory, seccomp, target: None })
     }
 
     async fn sources(&self, spec: &Spec, sandbox: &Sandbox) -> Result<Sources, String> {
@@ -341,7 +354,7 @@ impl Task {
         });
         let mut left = grace;
         if let (Some((spec, hook)), Some(sandbox), true) = (hook, self.seen.sandbox(), grace > 0) {
-            let limit = Duration::from_secs(grace.unsigned_abs());
+            let limit = wait_seconds(grace);
             let target = self.target(id, sandbox);
             let asked = tokio::time::timeout(limit, ask_handler(&target, &spec, &hook, limit));
             if let Ok(Err(error)) = asked.await {
@@ -349,20 +362,8 @@ impl Task {
                 self.host.tell(&self.pod, name, Severity::Warning, "FailedPreStopHook", message);
             }
             let used = i64::try_from(began.elapsed().as_secs()).unwrap_or(i64::MAX);
-            left = (grace - used).max(LEAST_GRACE);
+            left = grace.saturating_sub(used).max(LEAST_GRACE);
         }
         self.host.runtime.stop(id, left).await
     }
-
-    fn clean(&self) -> Result<(), String> {
-        let meta = self.pod.metadata();
-        self.host.clean(meta.namespace(), meta.name(), meta.uid())
-    }
-}
-
-/// Any user of a container may write its last words.
-fn write_open(path: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    fs::write(path, "")?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o666))
 }

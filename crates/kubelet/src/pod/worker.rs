@@ -10,6 +10,7 @@ use std::{
 use api::core::Pod;
 use object::{Lens, Value, to_json};
 use runtime::Severity;
+use sys::record;
 use tokio::{
     sync::{Notify, mpsc, watch},
     task::{AbortHandle, JoinSet},
@@ -23,6 +24,7 @@ use super::{
     plan::{Backoff, Failure, Memory, Plan, Probes, RESIZE, SANDBOX, SECOND, Step, plan},
     status::{Surroundings, status},
     steps::{Outcome, Task, take},
+    termination_message,
 };
 use crate::{
     Host,
@@ -36,7 +38,6 @@ const REFRESH: Duration = Duration::from_secs(50);
 const RETRY: Duration = Duration::from_secs(2);
 const FIRST_BACKOFF: i64 = 10;
 const LAST_BACKOFF: i64 = 300;
-const LONGEST_MESSAGE: usize = 4096;
 
 pub(crate) async fn run(host: Arc<Host>, wishes: watch::Receiver<Wish>, wake: Arc<Notify>) {
     let wish = wishes.borrow().clone();
@@ -59,6 +60,7 @@ pub(crate) async fn run(host: Arc<Host>, wishes: watch::Receiver<Wish>, wake: Ar
         remembered: HashMap::new(),
     };
     worker.remember(worker.wish.pod.tree());
+    worker.weigh();
     worker.run().await;
 }
 
@@ -143,14 +145,28 @@ impl Worker {
             self.host.tell(&next.pod, "", Severity::Warning, &event, message);
         }
         let granted = resize::is_granted(&next.pod, &self.wish.pod);
+        let weighs_other = !granted || next.is_here() != self.wish.is_here();
         self.wish = next;
+        if weighs_other {
+            self.weigh();
+        }
         if !granted {
             self.remember(self.wish.pod.tree()); // what was granted outlives the kubelet
         }
     }
 
+    /// What the pod asks for counts while it is here.
+    fn weigh(&self) {
+        if self.wish.is_here() {
+            self.host.tiers.set(&self.wish.pod);
+        } else {
+            self.host.tiers.remove(self.wish.pod.metadata().uid());
+        }
+    }
+
     fn finish(&mut self) {
         let uid = self.wish.pod.metadata().uid().to_owned();
+        self.host.tiers.remove(&uid);
         self.host.objects.forget(&uid);
         self.host.probed.forget(&uid);
         self.host.pods.forget(&self.host, &uid);
@@ -168,11 +184,10 @@ impl Worker {
         if self.wish.is_static || self.wish.ending.is_some() || self.wish.failure.is_some() {
             return;
         }
-        // at once or not at all: whoever reads it comes after a crash
-        let (file, draft) = (folder.join("pod.json"), folder.join("pod.json.new"));
+        // after a power cut nothing runs that it would be needed for
+        let file = folder.join("pod.json");
         let written = fs::create_dir_all(&folder)
-            .and_then(|()| fs::write(&draft, to_json(pod)))
-            .and_then(|()| fs::rename(&draft, file));
+            .and_then(|()| record::write(&file, &to_json(pod), record::Durability::None));
         if let Err(error) = written {
             warn!(pod = self.name(), %error, "the pod cannot be kept on disk");
         }
@@ -184,18 +199,7 @@ impl Worker {
         let folder = self.host.config.pod_folder(&uid).join("containers");
         for container in seen.containers.iter_mut().filter(|one| one.state == State::Exited) {
             let file = folder.join(&container.name).join(container.restarts.to_string());
-            let mut words = fs::read(file).unwrap_or_default();
-            words.truncate(LONGEST_MESSAGE);
-            let specs = self.wish.pod.spec();
-            let spec = specs.all_containers().find(|one| one.name() == container.name);
-            let falls_back = spec
-                .is_some_and(|spec| spec.termination_message_policy() == "FallbackToLogsOnError");
-            if words.is_empty() && falls_back && container.exit_code != 0 {
-                words = crate::server::logs::last_words(container.log.as_ref());
-            }
-            if !words.is_empty() {
-                container.message = String::from_utf8_lossy(&words).into_owned();
-            }
+            termination_message::read(&self.wish.pod, container, &file);
         }
         self.seen = seen;
         self.follow_probes();
@@ -246,7 +250,7 @@ impl Worker {
             };
             let target =
                 Target { runtime: self.host.runtime.clone(), container: container.id.clone(), ip };
-            let began = (self.host.nanos() - container.started).max(0).unsigned_abs();
+            let began = self.host.nanos().saturating_sub(container.started).max(0).unsigned_abs();
             let asking = probe::run(
                 target,
                 pod.clone(),
@@ -282,6 +286,12 @@ impl Worker {
                 let pod = &self.wish.pod;
                 self.host.tell(pod, &name, Severity::Warning, "Unhealthy", message);
             }
+            Finding::Errored(role, why) => {
+                let role = role.name();
+                let message = format!("{role} probe errored and resulted in unknown state: {why}");
+                let pod = &self.wish.pod;
+                self.host.tell(pod, &name, Severity::Warning, "Unhealthy", message);
+            }
         }
     }
 
@@ -289,7 +299,7 @@ impl Worker {
         let pod = &self.wish.pod;
         let Some(allowed) = pod.spec().active_deadline_seconds() else { return };
         let Some(start) = pod.status().start_time().and_then(object::Time::seconds) else { return };
-        let over = self.host.nanos() / SECOND >= start + allowed;
+        let over = self.host.nanos() / SECOND >= start.saturating_add(allowed);
         if over && self.memory.failed.is_none() && !pod.is_finished() && self.wish.ending.is_none()
         {
             let message = "Pod was active on the node longer than the specified deadline";
@@ -504,10 +514,11 @@ impl Worker {
             && self.memory.failed.is_none()
             && !pod.is_finished()
         {
-            sooner((start + allowed) * SECOND);
+            sooner(start.saturating_add(allowed).saturating_mul(SECOND));
         }
-        let deadline =
-            until.map(|at| Instant::now() + Duration::from_nanos((at - now).max(0).unsigned_abs()));
+        let deadline = until.map(|at| {
+            Instant::now() + Duration::from_nanos(at.saturating_sub(now).max(0).unsigned_abs())
+        });
         let refreshes = self.places.is_some() && volumes::change(pod);
         tokio::select! {
             () = self.wake.notified() => {}

@@ -5,16 +5,12 @@ use std::{sync::Arc, time::Duration};
 use api::core::{Container, HTTPGetAction, LifecycleHandler, Pod, ProbeHandler};
 use bytes::Bytes;
 use client::{Client, Tcp, Tls};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
-use http_body_util::{BodyExt, Full};
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use object::IntOrString;
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use object::{IntOrString, wait_seconds};
 use tokio::{net::TcpStream, time::timeout};
 
+use super::{command::Failure, grpc};
 use crate::runtime::Runtime;
-
-/// More of what a probe answers is not told.
-const LONGEST: usize = 10 << 10;
 
 /// The container that is asked.
 #[derive(Clone, Debug)]
@@ -26,6 +22,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
+    /// Asks by the network; commands have their own way.
     pub(crate) async fn ask(
         &self,
         _pod: &Pod,
@@ -33,36 +30,18 @@ impl Target {
         handler: &ProbeHandler,
         limit: Duration,
     ) -> Result<(), String> {
-        if let Some(exec) = handler.exec() {
-            return self.exec(exec.command().iter().map(str::to_owned).collect(), limit).await;
-        }
         if let Some(get) = handler.http_get() {
             return self.http(container, get, limit).await;
         }
         if let Some(tcp) = handler.tcp_socket() {
             let port = port(container, &tcp.port())?;
-            return self.connect(self.address(tcp.host()), port, limit).await.map(drop);
+            return connect(self.address(tcp.host()), port, limit).await.map(drop);
         }
         if let Some(grpc) = handler.grpc() {
             let port = u16::try_from(grpc.port()).map_err(|_| "not a port".to_owned())?;
-            return self.grpc(port, grpc.service(), limit).await;
+            return grpc::check(&self.ip, port, grpc.service(), limit).await;
         }
         Err("missing probe handler".into())
-    }
-
-    async fn exec(&self, command: Vec<String>, limit: Duration) -> Result<(), String> {
-        let answer = self
-            .runtime
-            .exec(&self.container, command, limit)
-            .await
-            .map_err(|error| error.message().to_owned())?;
-        if answer.exit_code == 0 {
-            return Ok(());
-        }
-        let mut said = answer.stdout;
-        said.extend(answer.stderr);
-        said.truncate(LONGEST);
-        Err(String::from_utf8_lossy(&said).into_owned())
     }
 
     async fn http(
@@ -107,68 +86,17 @@ impl Target {
         Err(format!("HTTP probe failed with statuscode: {}", answer.status.as_u16()))
     }
 
-    async fn connect(&self, host: &str, port: u16, limit: Duration) -> Result<TcpStream, String> {
-        let shown = format!("dial tcp {host}:{port}");
-        match timeout(limit, TcpStream::connect((host, port))).await {
-            Ok(Ok(stream)) => Ok(stream),
-            Ok(Err(error)) => Err(format!("{shown}: {error}")),
-            Err(_) => Err(format!("{shown}: i/o timeout")),
-        }
-    }
-
-    /// The health check of gRPC, of which one message each way is all there is.
-    async fn grpc(&self, port: u16, service: &str, limit: Duration) -> Result<(), String> {
-        let wrong = |error: hyper::Error| format!("rpc error: {error}");
-        let stream = self.connect(&self.ip, port, limit).await?;
-        let shaken =
-            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
-        let (mut sender, connection) = timeout(limit, shaken)
-            .await
-            .map_err(|_| "timeout: failed to connect service".to_owned())?
-            .map_err(wrong)?;
-        let name = service.as_bytes();
-        let mut message = vec![0, 0, 0, 0, 0];
-        if !name.is_empty() {
-            let length = u8::try_from(name.len()).map_err(|_| "the service's name is too long")?;
-            message.extend([0x0a, length & 0x7f]);
-            if length > 0x7f {
-                return Err("the service's name is too long".into());
-            }
-            message.extend(name);
-            message[4] = length + 2;
-        }
-        let request =
-            Request::post(format!("http://{}:{port}/grpc.health.v1.Health/Check", self.ip))
-                .header("content-type", "application/grpc")
-                .header("te", "trailers")
-                .header("user-agent", "kube-probe/1.37")
-                .body(Full::new(Bytes::from(message)))
-                .map_err(|error| error.to_string())?;
-        let asked = async {
-            let answer = sender.send_request(request).await.map_err(wrong)?;
-            let status = answer.headers().get("grpc-status").cloned();
-            let body = answer.into_body().collect().await.map_err(wrong)?;
-            let status = status.or_else(|| body.trailers()?.get("grpc-status").cloned());
-            if status.as_ref().is_some_and(|status| status != "0") {
-                return Err(format!(
-                    "rpc error: code = {}",
-                    status.and_then(|s| s.to_str().map(str::to_owned).ok()).unwrap_or_default()
-                ));
-            }
-            // a frame's head, then field 1 with the value 1: SERVING
-            if body.to_bytes().get(5..7) == Some(&[0x08, 0x01]) {
-                return Ok(());
-            }
-            Err("service unhealthy (responded with \"NOT_SERVING\")".to_owned())
-        };
-        tokio::select! {
-            done = timeout(limit, asked) => done.map_err(|_| "timeout: health rpc did not complete".to_owned())?,
-            ended = connection => Err(ended.map_or_else(|error| error.to_string(), |()| "the connection ended".into())),
-        }
-    }
-
     fn address<'a>(&'a self, host: &'a str) -> &'a str {
         if host.is_empty() { &self.ip } else { host }
+    }
+}
+
+pub(super) async fn connect(host: &str, port: u16, limit: Duration) -> Result<TcpStream, String> {
+    let shown = format!("dial tcp {host}:{port}");
+    match timeout(limit, TcpStream::connect((host, port))).await {
+        Ok(Ok(stream)) => Ok(stream),
+        Ok(Err(error)) => Err(format!("{shown}: {error}")),
+        Err(_) => Err(format!("{shown}: i/o timeout")),
     }
 }
 
@@ -180,13 +108,14 @@ pub(crate) async fn ask_handler(
     limit: Duration,
 ) -> Result<(), String> {
     if let Some(exec) = handler.exec() {
-        return target.exec(exec.command().iter().map(str::to_owned).collect(), limit).await;
+        let command: Vec<_> = exec.command().iter().map(str::to_owned).collect();
+        return target.run_command(&command, limit).await.map_err(Failure::text);
     }
     if let Some(get) = handler.http_get() {
         return target.http(container, get, limit).await;
     }
     if let Some(sleep) = handler.sleep() {
-        let wanted = Duration::from_secs(sleep.seconds().max(0).unsigned_abs());
+        let wanted = wait_seconds(sleep.seconds());
         tokio::time::sleep(wanted.min(limit)).await;
         return Ok(());
     }

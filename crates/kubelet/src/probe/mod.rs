@@ -1,20 +1,26 @@
 //! Asking containers how they are.
 
 mod ask;
+mod command;
+mod grpc;
 mod tally;
 
 use std::{sync::Arc, time::Duration};
 
-use api::core::{Container, Pod, Probe};
+use api::core::{Container, Pod, Probe, ProbeHandler};
 use tokio::{
     sync::{mpsc, watch},
     time::{Instant, sleep, sleep_until},
 };
 
+use self::command::Failure;
 pub(crate) use self::{
     ask::{Target, ask_handler},
     tally::Tally,
 };
+
+/// More of what a container answers to a probe is neither read nor told.
+const LONGEST: usize = 10 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -32,6 +38,8 @@ pub enum Finding {
     Dead(Role, Option<i64>),
     /// One try failed: what it said.
     Unhealthy(Role, String),
+    /// The container could not be asked: why.
+    Errored(Role, String),
 }
 
 /// Counts results against thresholds.
@@ -122,8 +130,20 @@ impl Prober {
         loop {
             let limit = seconds(probe.timeout_seconds());
             let asked = Instant::now();
-            let answer =
-                self.target.ask(&self.pod, &self.container, probe.probe_handler(), limit).await;
+            let ask = panics::contain("probe", self.ask(probe.probe_handler(), limit)).await;
+            let answer = match ask {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(Failure::Unhealthy(said))) => Err(said),
+                Ok(Err(Failure::Unknown(why))) => {
+                    self.say(Finding::Errored(self.role, why)).await;
+                    sleep(seconds(probe.period_seconds())).await;
+                    continue;
+                }
+                Err(_) => {
+                    sleep(seconds(probe.period_seconds())).await; // it says nothing of the container
+                    continue;
+                }
+            };
             let (name, good) = (self.container.name(), answer.is_ok());
             self.tally.count((&self.pod, name, self.role), good, asked.elapsed());
             let result = counter.count(probe, good);
@@ -148,6 +168,15 @@ impl Prober {
             last = result.or(last);
             sleep(seconds(probe.period_seconds())).await;
         }
+    }
+
+    async fn ask(&self, handler: &ProbeHandler, limit: Duration) -> Result<(), Failure> {
+        if let Some(exec) = handler.exec() {
+            let command: Vec<_> = exec.command().iter().map(str::to_owned).collect();
+            return self.target.probe_command(&command, limit).await;
+        }
+        let asked = self.target.ask(&self.pod, &self.container, handler, limit);
+        asked.await.map_err(Failure::Unhealthy)
     }
 
     async fn say(&self, finding: Finding) {

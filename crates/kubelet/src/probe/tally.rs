@@ -1,6 +1,11 @@
 //! What probes have answered, for those who watch the node.
 
-use std::{collections::BTreeMap, fmt::Write, sync::Mutex, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt::Write,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use api::core::Pod;
 
@@ -43,7 +48,7 @@ impl Tally {
             container: container.into(),
             role: role.name(),
         };
-        let mut all = self.0.lock().expect("not poisoned");
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = all.entry(key).or_default();
         *if good { &mut count.good } else { &mut count.bad } += 1;
         let seconds = took.as_secs_f64();
@@ -55,11 +60,11 @@ impl Tally {
 
     /// The pod is no more.
     pub(crate) fn forget(&self, uid: &str) {
-        self.0.lock().expect("not poisoned").retain(|key, _| key.uid != uid);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|key, _| key.uid != uid);
     }
 
     pub(crate) fn shown(&self) -> String {
-        let all = self.0.lock().expect("not poisoned");
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut out = String::from(
             "# HELP prober_probe_total Cumulative number of a liveness, readiness or startup probe for a container by result.\n\
              # TYPE prober_probe_total counter\n",

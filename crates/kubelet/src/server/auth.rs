@@ -56,13 +56,7 @@ pub(crate) async fn allowed(
     if user.groups.iter().any(|group| group == MASTERS) {
         return Ok(());
     }
-    let verb = match *method {
-        Method::POST => "create",
-        Method::PUT => "update",
-        Method::PATCH => "patch",
-        Method::DELETE => "delete",
-        _ => "get",
-    };
+    let verb = verb(method, path);
     let mut asked = Vec::new();
     for part in subresources(path) {
         if !host.config.standalone && review(host, user, verb, part).await? {
@@ -76,9 +70,26 @@ pub(crate) async fn allowed(
     ))
 }
 
+/// What is done at a path. Streams into containers are created, whatever the method: WebSockets
+/// begin with GET, and whoever may only read must not run commands.
+fn verb(method: &Method, path: &str) -> &'static str {
+    match (root(path), method.as_str()) {
+        ("exec" | "attach" | "run" | "portForward" | "cri", _) | (_, "POST") => "create",
+        (_, "PUT") => "update",
+        (_, "PATCH") => "patch",
+        (_, "DELETE") => "delete",
+        _ => "get",
+    }
+}
+
+/// The first part of a path.
+fn root(path: &str) -> &str {
+    path.split('/').find(|part| !part.is_empty()).unwrap_or_default()
+}
+
 /// What the right to a path is called; the last is the widest.
 fn subresources(path: &str) -> &'static [&'static str] {
-    match path.split('/').find(|part| !part.is_empty()).unwrap_or_default() {
+    match root(path) {
         "stats" => &["stats"],
         "metrics" => &["metrics"],
         "logs" => &["log"],
@@ -111,4 +122,10 @@ fn rights_are_named_by_path() {
     assert_eq!(subresources("/stats/summary"), ["stats"]);
     assert_eq!(subresources("/exec/n/p/c"), ["proxy"]);
     assert_eq!(subresources("/healthz"), ["healthz", "proxy"]);
+    for path in ["/exec/n/p/c", "//attach/n/p/c", "/portForward/n/p", "/run/n/p/c", "/cri/exec/t"] {
+        assert_eq!(verb(&Method::GET, path), "create", "{path}");
+        assert_eq!(verb(&Method::DELETE, path), "create", "{path}");
+    }
+    assert_eq!(verb(&Method::GET, "/containerLogs/n/p/c"), "get");
+    assert_eq!(verb(&Method::POST, "/checkpoint/n/p/c"), "create");
 }

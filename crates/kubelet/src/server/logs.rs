@@ -13,6 +13,7 @@ use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
 use object::Time;
+use sys::container_file;
 use tokio::{
     fs::File,
     io::{AsyncReadExt, AsyncSeekExt},
@@ -29,6 +30,9 @@ use crate::{
 const LAST: usize = 2048;
 const LAST_LINES: usize = 80;
 const CHUNK: usize = 64 << 10;
+/// Runtimes break what containers write into lines of 16 KiB; what is longer than this was not
+/// written by a runtime, and is left out.
+const LONGEST_LINE: usize = 256 << 10;
 /// How soon a follower sees what was written.
 const FOLLOW: Duration = Duration::from_millis(100);
 
@@ -61,7 +65,7 @@ pub(crate) async fn answer(
         timestamps: flag(query, &["timestamps"]),
         tail: number("tailLines").and_then(|lines| lines.try_into().ok()),
         since: number("sinceSeconds")
-            .map(|seconds| host.now() - seconds)
+            .map(|seconds| host.now().saturating_sub(seconds))
             .or_else(|| Time::seconds(&word(query, "sinceTime")?)),
         limit: number("limitBytes").and_then(|bytes| bytes.try_into().ok()),
         stream: word(query, "stream").filter(|stream| stream != "All" && !stream.is_empty()),
@@ -120,28 +124,24 @@ impl Reader {
     /// Whether another file has taken the place of the one that is read.
     async fn was_put_aside(&self, file: &File) -> bool {
         let id = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
-        match (file.metadata().await, tokio::fs::metadata(&self.path).await) {
+        match (file.metadata().await, tokio::fs::symlink_metadata(&self.path).await) {
             (Ok(one), Ok(other)) => id(one) != id(other),
             _ => false,
         }
     }
 
     async fn read(&self) -> io::Result<()> {
-        let mut file = File::open(&self.path).await?;
+        let mut file = open(&self.path).await?;
         let mut left = self.options.limit.unwrap_or(usize::MAX);
         if let Some(lines) = self.options.tail {
             let at = tail_offset(&mut file, lines).await?;
             file.seek(io::SeekFrom::Start(at)).await?;
         }
-        let mut waiting = Vec::new();
+        let mut lines = Lines::default();
         let mut chunk = vec![0; CHUNK];
         loop {
             let got = file.read(&mut chunk).await?;
-            waiting.extend_from_slice(&chunk[..got]);
-            let end = waiting.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-            let rest = waiting.split_off(end);
-            let mut out = shown(&waiting, &self.options);
-            waiting = rest;
+            let mut out = shown(&lines.add(&chunk[..got]), &self.options);
             out.truncate(left);
             left -= out.len();
             if !out.is_empty() && self.tell.send(Ok(Frame::data(out.into()))).await.is_err() {
@@ -160,12 +160,50 @@ impl Reader {
                 sleep(FOLLOW).await;
                 let more = file.metadata().await?.len() > file.stream_position().await?;
                 if !more && self.was_put_aside(&file).await {
-                    file = File::open(&self.path).await?;
+                    file = open(&self.path).await?;
                 } else if !runs && !more {
                     return Ok(());
                 }
             }
         }
+    }
+}
+
+/// A log is a runtime's, but may lie where a container can write.
+async fn open(path: &Path) -> io::Result<File> {
+    let path = path.to_owned();
+    let opened = tokio::task::spawn_blocking(move || container_file::open(&path)).await;
+    Ok(File::from_std(opened.map_err(io::Error::other)??))
+}
+
+/// Makes whole lines of chunks.
+#[derive(Debug, Default)]
+struct Lines {
+    /// The beginning of a line.
+    waiting: Vec<u8>,
+    /// Whether the line that has begun is too long and left out.
+    is_left_out: bool,
+}
+
+impl Lines {
+    /// The lines that end in the chunk.
+    fn add(&mut self, mut chunk: &[u8]) -> Vec<u8> {
+        if self.is_left_out {
+            let Some(end) = chunk.iter().position(|byte| *byte == b'\n') else {
+                return Vec::new();
+            };
+            chunk = &chunk[end + 1..];
+            self.is_left_out = false;
+        }
+        self.waiting.extend_from_slice(chunk);
+        let end = self.waiting.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let rest = self.waiting.split_off(end);
+        let whole = std::mem::replace(&mut self.waiting, rest);
+        if self.waiting.len() > LONGEST_LINE {
+            self.waiting = Vec::new();
+            self.is_left_out = true;
+        }
+        whole
     }
 }
 
@@ -220,8 +258,12 @@ fn shown(lines: &[u8], options: &Options) -> Vec<u8> {
 
 /// The end of a log, as a container's last words.
 pub(crate) fn last_words(path: &Path) -> Vec<u8> {
-    let Ok(content) = std::fs::read(path) else { return Vec::new() };
-    let lines: Vec<&[u8]> = content.split_inclusive(|byte| *byte == b'\n').collect();
+    let Ok(file) = container_file::open(path) else { return Vec::new() };
+    let Ok(content) = container_file::read_tail(&file, CHUNK) else { return Vec::new() };
+    let mut lines: Vec<&[u8]> = content.split_inclusive(|byte| *byte == b'\n').collect();
+    if content.len() == CHUNK && !lines.is_empty() {
+        lines.remove(0); // only the end of a line
+    }
     let from = lines.len().saturating_sub(LAST_LINES);
     let mut words = shown(&lines[from..].concat(), &Options::default());
     let excess = words.len().saturating_sub(LAST);
@@ -238,4 +280,34 @@ fn lines_lose_their_heads() {
     assert_eq!(show(&out), "2026-11-16T00:00:00.5Z one\n");
     let late = Options { since: Time::seconds("2026-11-16T00:00:01Z"), ..Options::default() };
     assert_eq!(show(&late), "two\n");
+}
+
+#[test]
+fn a_line_without_an_end_is_not_kept() {
+    let mut lines = Lines::default();
+    assert_eq!(lines.add(b"one\ntw"), b"one\n");
+    assert_eq!(lines.add(b"o\nthree"), b"two\n");
+    for _ in 0..1000 {
+        assert_eq!(lines.add(&vec![b'x'; CHUNK]), b"");
+        assert!(lines.waiting.capacity() <= 4 * LONGEST_LINE, "{}", lines.waiting.capacity());
+    }
+    assert_eq!(lines.add(b"end\nfour\nfi"), b"four\n");
+    assert_eq!(lines.add(b"ve\n"), b"five\n");
+}
+
+#[test]
+fn the_last_words_are_those_at_the_end_of_a_large_log() {
+    use std::io::Write;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let mut file = std::fs::File::create(&path).unwrap();
+    file.set_len(8 << 40).unwrap();
+    std::io::Seek::seek(&mut file, io::SeekFrom::End(0)).unwrap();
+    let line = |text: &str| format!("\n2026-11-16T00:00:00Z stderr F {text}");
+    for at in 0..200 {
+        file.write_all(line(&at.to_string()).as_bytes()).unwrap();
+    }
+    file.write_all(b"\n").unwrap();
+    let words = String::from_utf8(last_words(&path)).unwrap();
+    assert!(words.starts_with("120\n") && words.ends_with("199\n"), "{words}");
 }

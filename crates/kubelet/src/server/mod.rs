@@ -65,7 +65,7 @@ pub(crate) async fn start(host: &Arc<Host>) -> Result<SocketAddr, Error> {
             let (host, acceptor, stopping) = (host.clone(), acceptor.clone(), host.cx.clone());
             tasks.spawn(async move {
                 tokio::select! {
-                    () = serve(host, acceptor, stream) => {}
+                    _ = panics::contain("kubelet server", serve(host, acceptor, stream)) => {}
                     () = stopping.stopping() => {}
                 }
                 debug!(%peer, "closed");
@@ -89,7 +89,11 @@ async fn serve(host: Arc<Host>, acceptor: TlsAcceptor, stream: TcpStream) {
     let user = auth::by_certificate(&host, &chain);
     let service = service_fn(move |request| {
         let (host, user) = (host.clone(), user.clone());
-        async move { Ok::<_, Infallible>(answer(&host, user, request).await) }
+        async move {
+            let answer = panics::contain("kubelet request", answer(&host, user, request)).await;
+            let failed = |_| text(StatusCode::INTERNAL_SERVER_ERROR, "the request caused a panic");
+            Ok::<_, Infallible>(answer.unwrap_or_else(failed))
+        }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())

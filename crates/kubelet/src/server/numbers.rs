@@ -103,7 +103,9 @@ pub(crate) fn metrics(host: &Host) -> Answer {
         "The number of pods the kubelet is being instructed to run.",
     )
     .put(&[], all.len(), None);
-    text(StatusCode::OK, &out.finish())
+    let mut said = out.finish();
+    panics::report(&mut said);
+    text(StatusCode::OK, &said)
 }
 
 pub(crate) async fn resource(host: &Host) -> Answer {

@@ -1,14 +1,14 @@
 //! What the node and its pods use, as one tree: /stats/summary.
 
-use std::{collections::HashMap, path::Path};
+use std::{collections::HashMap, path::Path, sync::Arc};
 
 use http::StatusCode;
 use object::{Time, Value};
 
 use super::{Answer, json, numbers, text};
-use crate::{Host, node::machine, usage};
+use crate::{Host, blocking, node::machine, usage};
 
-pub(crate) async fn answer(host: &Host, only_cpu_and_memory: bool) -> Answer {
+pub(crate) async fn answer(host: &Arc<Host>, only_cpu_and_memory: bool) -> Answer {
     let pods = match usage::pods(host).await {
         Ok(pods) => pods,
         Err(error) => return text(StatusCode::INTERNAL_SERVER_ERROR, &error),
@@ -17,16 +17,22 @@ pub(crate) async fn answer(host: &Host, only_cpu_and_memory: bool) -> Answer {
         Ok(listed) => listed.into_iter().map(|one| (one.id, one.created_at)).collect(),
         Err(error) => return text(StatusCode::INTERNAL_SERVER_ERROR, error.message()),
     };
-    let writer =
-        Writer { host, starts, short: only_cpu_and_memory, images: host.image_folder().await };
-    let mut out = Value::object();
-    out["node"] = writer.node();
-    out["pods"] = pods.iter().map(|pod| writer.pod(pod)).collect();
-    json(&out)
+    let images = host.image_folder().await;
+    let writer = Writer { host: host.clone(), starts, short: only_cpu_and_memory, images };
+    let written = blocking(move || {
+        let mut out = Value::object();
+        out["node"] = writer.node();
+        out["pods"] = pods.iter().map(|pod| writer.pod(pod)).collect();
+        Ok(out)
+    });
+    match written.await {
+        Ok(out) => json(&out),
+        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, &error),
+    }
 }
 
-struct Writer<'a> {
-    host: &'a Host,
+struct Writer {
+    host: Arc<Host>,
     /// By the container's id, in nanoseconds.
     starts: HashMap<String, i64>,
     /// CPU and memory alone.
@@ -34,7 +40,7 @@ struct Writer<'a> {
     images: std::path::PathBuf,
 }
 
-impl Writer<'_> {
+impl Writer {
     fn node(&self) -> Value {
         let mut out = Value::object();
         out["nodeName"] = (&*self.host.config.node_name).into();
@@ -81,7 +87,9 @@ impl Writer<'_> {
         }
         out["process_stats"]["process_count"] = pod.processes.into();
         let written = wish.map(|pod| usage::volumes(&self.host.config, &pod)).unwrap_or_default();
-        let mut sum = pod.containers.iter().map(|one| one.layer_bytes + one.log_bytes).sum::<u64>();
+        let of = |one: &usage::Container| one.layer_bytes + one.log_bytes + one.message_bytes;
+        let mut sum = pod.containers.iter().map(of).sum::<u64>();
+        sum += usage::shared_files(&self.host.config, &pod.uid);
         sum += written.iter().map(|(_, bytes)| bytes.unsigned_abs()).sum::<u64>();
         out["ephemeral-storage"] = self.disk(&self.host.config.root);
         out["ephemeral-storage"]["usedBytes"] = sum.into();

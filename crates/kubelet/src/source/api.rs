@@ -1,11 +1,15 @@
 //! Pods that the API has bound to this node.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use api::core::Pod;
+use sys::record;
 
 use super::mirror;
 use crate::Host;
+
+/// No pod of the API is larger, and its status is bounded.
+const LARGEST: u64 = 16 << 20;
 
 /// Follows the API. What is no longer there ends.
 pub(crate) fn start(host: &Arc<Host>) {
@@ -29,10 +33,23 @@ pub(crate) fn start(host: &Arc<Host>) {
 
 /// Pods that ran when the kubelet last did: kept until the API says otherwise.
 pub(crate) fn remembered(host: &Arc<Host>, uid: &str) -> Option<Pod> {
-    let file = host.config.pod_folder(uid).join("pod.json");
-    let tree = object::from_json(&std::fs::read(file).ok()?).ok()?;
-    let pod = Pod::from(tree);
-    (pod.metadata().uid() == uid).then_some(pod)
+    read(&host.config.pod_folder(uid).join("pod.json"), uid)
+}
+
+fn read(file: &Path, uid: &str) -> Option<Pod> {
+    let read = record::read(file, LARGEST).map_err(|error| error.to_string()).and_then(|bytes| {
+        let Some(bytes) = bytes else { return Ok(None) };
+        let pod = Pod::from(object::from_json(&bytes).map_err(|error| error.to_string())?);
+        let same = pod.metadata().uid() == uid;
+        if same { Ok(Some(pod)) } else { Err("it is the record of another pod".to_owned()) }
+    });
+    read.unwrap_or_else(|why| {
+        tracing::error!(uid, why, "the record of a pod cannot be read and is put aside");
+        if let Err(error) = record::put_aside(file) {
+            tracing::error!(uid, %error, "the record of a pod cannot be put aside");
+        }
+        None
+    })
 }
 
 fn want(host: &Arc<Host>, pod: &Pod) {
@@ -40,4 +57,27 @@ fn want(host: &Arc<Host>, pod: &Pod) {
     let grace = meta.is_terminating().then(|| meta.deletion_grace_period_seconds().unwrap_or(30));
     host.pods.want(host, pod.clone(), grace, false);
     host.statuses.changed(meta.uid());
+}
+
+#[test]
+fn anything_may_stand_in_the_place_of_a_pods_record() {
+    use std::fs;
+    let folder = std::env::temp_dir().join(format!("pod-record-{}", std::process::id()));
+    let file = folder.join("pod.json");
+    let damages: [&dyn Fn(); 5] = [
+        &|| fs::write(&file, "").unwrap(),
+        &|| fs::write(&file, "{\"metadata\": {").unwrap(),
+        &|| fs::write(&file, "{\"metadata\": {\"uid\": \"other\"}}").unwrap(),
+        &|| fs::create_dir(&file).unwrap(),
+        &|| fs::File::create(&file).and_then(|file| file.set_len(1 << 40)).unwrap(),
+    ];
+    fs::create_dir(&folder).unwrap();
+    for damage in damages {
+        damage();
+        assert_eq!(read(&file, "u"), None);
+        assert!(!file.exists(), "put aside");
+    }
+    record::write(&file, b"{\"metadata\": {\"uid\": \"u\"}}", record::Durability::None).unwrap();
+    assert!(read(&file, "u").is_some());
+    fs::remove_dir_all(folder).unwrap();
 }

@@ -5,6 +5,7 @@ use std::{fs, io, path::Path, sync::Arc, time::Duration};
 use api::core::Pod;
 use object::yaml::from_yaml;
 use rustix::fs::inotify;
+use sys::container_file;
 use tokio::{net::unix::pipe::Receiver, sync::watch, time::sleep};
 use tracing::warn;
 
@@ -12,7 +13,7 @@ use super::manifest::{self, Named};
 use crate::Host;
 
 /// Larger files are no pods.
-const LARGEST: u64 = 4 << 20;
+const LARGEST: usize = 4 << 20;
 /// Editors write in several steps.
 const SETTLE: Duration = Duration::from_millis(50);
 /// For folders that cannot be watched.
@@ -27,26 +28,29 @@ pub(crate) fn start(host: &Arc<Host>) -> watch::Receiver<bool> {
     };
     let host = host.clone();
     let cx = host.cx.clone();
-    cx.spawn("static pods", async move {
-        let watcher = watch_folder(&folder)
-            .inspect_err(|error| warn!(%error, "the folder of static pods is not watched"))
-            .ok();
-        let mut named = Named::default();
-        loop {
-            if let Some(found) = read(&host, &folder) {
-                named.replace(&host, found);
-            }
-            done.send_replace(true);
-            host.mirrors.notify_one();
-            match &watcher {
-                Some(watcher) => {
-                    if changed(watcher).await.is_err() {
-                        sleep(POLL).await;
-                    }
-                    sleep(SETTLE).await;
-                    drain(watcher);
+    cx.keep("static pods", move || {
+        let (host, folder, done) = (host.clone(), folder.clone(), done.clone());
+        async move {
+            let watcher = watch_folder(&folder)
+                .inspect_err(|error| warn!(%error, "the folder of static pods is not watched"))
+                .ok();
+            let mut named = Named::default();
+            loop {
+                if let Some(found) = read(&host, &folder) {
+                    named.replace(&host, found);
                 }
-                None => sleep(POLL).await,
+                done.send_replace(true);
+                host.mirrors.notify_one();
+                match &watcher {
+                    Some(watcher) => {
+                        if changed(watcher).await.is_err() {
+                            sleep(POLL).await;
+                        }
+                        sleep(SETTLE).await;
+                        drain(watcher);
+                    }
+                    None => sleep(POLL).await,
+                }
             }
         }
     });
@@ -65,16 +69,27 @@ fn read(host: &Host, folder: &Path) -> Option<Vec<(String, Result<Pod, String>)>
     };
     let pod = |entry: fs::DirEntry| {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let plain = entry.metadata().is_ok_and(|meta| meta.is_file() && meta.len() <= LARGEST);
-        if name.starts_with('.') || !plain {
+        if name.starts_with('.') || !entry.file_type().is_ok_and(|kind| kind.is_file()) {
             return None;
         }
         let source = format!("file:{}", entry.path().display());
-        let text = fs::read_to_string(entry.path()).map_err(|error| error.to_string());
+        let text = read_text(&entry.path()).map_err(|error| error.to_string());
         let tree = text.and_then(|text| from_yaml(&text).map_err(|error| error.to_string()));
-        Some((name, tree.and_then(|tree| manifest::parse(host, &source, tree))))
+        let parse = |tree| {
+            let pod = panics::catch("static pods", || manifest::parse(host, &source, tree));
+            pod.unwrap_or_else(|panicked| Err(panicked.to_string()))
+        };
+        Some((name, tree.and_then(parse)))
     };
     Some(entries.flatten().filter_map(pod).collect())
+}
+
+fn read_text(path: &Path) -> io::Result<String> {
+    let content = container_file::read_head(&container_file::open(path)?, LARGEST + 1)?;
+    if content.len() > LARGEST {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    String::from_utf8(content).map_err(io::Error::other)
 }
 
 fn watch_folder(folder: &Path) -> io::Result<Receiver> {

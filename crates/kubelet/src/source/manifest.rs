@@ -73,10 +73,26 @@ pub(super) fn parse(host: &Host, source: &str, mut tree: Value) -> Result<Pod, S
     schema::normalize(<Pod as object::Lens>::SHAPE, &mut tree);
     let mut pod = Pod::from(tree);
     pod.default_fields();
+    check(&pod)?;
+    Ok(pod)
+}
+
+/// What an API server would have refused. Names become names of folders here.
+fn check(pod: &Pod) -> Result<(), String> {
     if pod.spec().containers().is_empty() {
         return Err("it has no containers".into());
     }
-    Ok(pod)
+    let meta = pod.metadata();
+    for name in [meta.name(), meta.namespace(), meta.uid()] {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
+        if name.starts_with('.') || name.is_empty() || name.len() > 253 || !name.chars().all(plain)
+        {
+            return Err(format!("{name:?} is not a valid name"));
+        }
+    }
+    let mut errors = schema::Errors::default();
+    pod.validate(&mut errors);
+    errors.0.first().map_or(Ok(()), |error| Err(error.to_string()))
 }
 
 /// 32 hexadecimal digits that stand for the content.

@@ -29,32 +29,37 @@ pub(crate) fn start(host: &Arc<Host>) {
     let Some(objects) = host.api_pods.clone() else { return };
     let host = host.clone();
     let cx = host.cx.clone();
-    cx.spawn("mirror pods", async move {
-        let mut synced = objects.cache().synced();
-        if synced.wait_for(|synced| *synced).await.is_err() {
-            return;
-        }
-        let mut sources = host.sources_read();
-        if sources.wait_for(|read| *read).await.is_err() {
-            return;
-        }
-        loop {
-            let mut good = true;
-            for wish in
-                host.pods.all().iter().filter(|wish| wish.is_static && wish.ending.is_none())
-            {
-                good &= told(&keep(&host, &objects, &wish.pod).await);
+    cx.keep("mirror pods", move || {
+        let (host, objects) = (host.clone(), objects.clone());
+        async move {
+            let mut synced = objects.cache().synced();
+            if synced.wait_for(|synced| *synced).await.is_err() {
+                return;
             }
-            let wished = host.pods.all();
-            let wanted = |pod: &Pod| {
-                wished.iter().any(|wish| wish.is_static && is_of(pod, wish.pod.metadata().uid()))
-            };
-            for pod in objects.all().iter().filter(|pod| is_mirror(pod) && !wanted(pod)) {
-                good &= told(&remove(&objects, pod).await);
+            let mut sources = host.sources_read();
+            if sources.wait_for(|read| *read).await.is_err() {
+                return;
             }
-            let wait = if good { Duration::from_mins(5) } else { RETRY };
-            let _ = timeout(wait, host.mirrors.notified()).await; // either is a reason to look
-            sleep(Duration::from_millis(50)).await;
+            loop {
+                let mut good = true;
+                for wish in
+                    host.pods.all().iter().filter(|wish| wish.is_static && wish.ending.is_none())
+                {
+                    good &= told(&keep(&host, &objects, &wish.pod).await);
+                }
+                let wished = host.pods.all();
+                let wanted = |pod: &Pod| {
+                    wished
+                        .iter()
+                        .any(|wish| wish.is_static && is_of(pod, wish.pod.metadata().uid()))
+                };
+                for pod in objects.all().iter().filter(|pod| is_mirror(pod) && !wanted(pod)) {
+                    good &= told(&remove(&objects, pod).await);
+                }
+                let wait = if good { Duration::from_mins(5) } else { RETRY };
+                let _ = timeout(wait, host.mirrors.notified()).await; // either is a reason to look
+                sleep(Duration::from_millis(50)).await;
+            }
         }
     });
 }

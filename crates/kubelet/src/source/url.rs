@@ -18,6 +18,7 @@ use crate::{Error, Host};
 /// Nobody tells us when the answer changes.
 const ASK: Duration = Duration::from_secs(20);
 const LIMIT: Duration = Duration::from_secs(10);
+const LARGEST: usize = 10 << 20;
 
 /// Whether pods can be asked for there.
 pub(crate) fn check(url: &str) -> Result<Uri, Error> {
@@ -35,28 +36,31 @@ pub(crate) fn start(host: &Arc<Host>) -> watch::Receiver<bool> {
     };
     let host = host.clone();
     let cx = host.cx.clone();
-    cx.spawn("pods by URL", async move {
-        let name = uri.host().unwrap_or_default();
-        let tcp = Tcp::new(name, uri.port_u16().unwrap_or(80), None);
-        let client = Client::new(client::Config::new(Arc::new(tcp)).user_agent("kubelet"));
-        let mut named = Named::default();
-        loop {
-            match ask(&client, &uri).await {
-                Ok(answer) => {
-                    let source = format!("http:{uri}");
-                    let pods = pods(answer).into_iter().enumerate().map(|(at, tree)| {
-                        let place = tree["metadata"]["name"].as_str().map(str::to_owned);
-                        let pod = manifest::parse(&host, &source, tree);
-                        (place.unwrap_or_else(|| at.to_string()), pod)
-                    });
-                    named.replace(&host, pods.collect());
-                    done.send_replace(true);
-                    host.mirrors.notify_one();
+    cx.keep("pods by URL", move || {
+        let (host, uri, done) = (host.clone(), uri.clone(), done.clone());
+        async move {
+            let name = uri.host().unwrap_or_default();
+            let tcp = Tcp::new(name, uri.port_u16().unwrap_or(80), None);
+            let client = Client::new(client::Config::new(Arc::new(tcp)).user_agent("kubelet"));
+            let mut named = Named::default();
+            loop {
+                match ask(&client, &uri).await {
+                    Ok(answer) => {
+                        let source = format!("http:{uri}");
+                        let pods = pods(answer).into_iter().enumerate().map(|(at, tree)| {
+                            let place = tree["metadata"]["name"].as_str().map(str::to_owned);
+                            let pod = manifest::parse(&host, &source, tree);
+                            (place.unwrap_or_else(|| at.to_string()), pod)
+                        });
+                        named.replace(&host, pods.collect());
+                        done.send_replace(true);
+                        host.mirrors.notify_one();
+                    }
+                    // What runs stays: an address that is away says nothing about its pods.
+                    Err(error) => warn!(%uri, error, "pods cannot be read"),
                 }
-                // What runs stays: an address that is away says nothing about its pods.
-                Err(error) => warn!(%uri, error, "pods cannot be read"),
+                sleep(ASK).await;
             }
-            sleep(ASK).await;
         }
     });
     on_read
@@ -70,10 +74,20 @@ async fn ask(client: &Client, uri: &Uri) -> Result<Value, String> {
     if answer.status != http::StatusCode::OK {
         return Err(format!("the answer is {}", answer.status));
     }
-    let body = timeout(LIMIT, answer.bytes()).await.map_err(|_| "no end".to_owned())?;
-    let body = body.map_err(|error| error.to_string())?;
+    let body = timeout(LIMIT, read(answer)).await.map_err(|_| "no end".to_owned())??;
     let text = std::str::from_utf8(&body).map_err(|error| error.to_string())?;
     from_yaml(text).map_err(|error| error.to_string())
+}
+
+async fn read(mut answer: client::Response) -> Result<Vec<u8>, String> {
+    let mut body = Vec::new();
+    while let Some(chunk) = answer.chunk().await.map_err(|error| error.to_string())? {
+        body.extend_from_slice(&chunk);
+        if body.len() > LARGEST {
+            return Err(format!("the answer is larger than {LARGEST} bytes"));
+        }
+    }
+    Ok(body)
 }
 
 /// One pod, or the pods of a list.

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use sys::record::{self, Durability};
 
 /// What a pod wished for: part of what plugins are told again at `remove`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -26,6 +27,9 @@ pub(super) struct Kept {
     pub(super) list: NetworkList,
     result: Value,
 }
+
+/// What a plugin may answer with is bounded elsewhere; no result is larger.
+const LARGEST: u64 = 16 << 20;
 
 #[derive(Debug, Clone)]
 pub(super) struct Store {
@@ -81,19 +85,13 @@ impl Store {
         let path = self.path(&kept.id)?;
         let say = path.display().to_string();
         fs::create_dir_all(&self.directory).map_err(about(&say))?;
-        let partial = path.with_extension("partial");
         let bytes = serde_json::to_vec(kept).expect("strings, numbers and JSON");
-        fs::write(&partial, bytes).map_err(about(&say))?;
-        fs::rename(&partial, &path).map_err(about(&say))
+        record::write(&path, &bytes, Durability::None).map_err(about(&say))
     }
 
+    /// What was kept of a sandbox; nothing where it cannot be read.
     pub(super) fn read(&self, id: &str) -> Result<Option<Kept>> {
-        let path = self.path(id)?;
-        match fs::read(&path) {
-            Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(about(path.display().to_string())(error)),
-        }
+        Ok(read(&self.path(id)?))
     }
 
     pub(super) fn remove(&self, id: &str) -> Result<()> {
@@ -112,8 +110,9 @@ impl Store {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(about(self.directory.display().to_string())(error)),
         };
-        let read = |path: PathBuf| serde_json::from_slice(&fs::read(path).ok()?).ok();
-        Ok(entries.filter_map(|entry| read(entry.ok()?.path())).collect())
+        let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+        let kept = paths.filter(|path| path.extension().is_some_and(|end| end == "json"));
+        Ok(kept.filter_map(|path| read(&path)).collect())
     }
 
     fn path(&self, id: &str) -> Result<PathBuf> {
@@ -121,5 +120,38 @@ impl Store {
             return Err(Error::Configuration(format!("{id:?} is no sandbox id")));
         }
         Ok(self.directory.join(format!("{id}.json")))
+    }
+}
+
+/// What cannot be read is said and put aside: plugins are then told to remove without it.
+fn read(path: &Path) -> Option<Kept> {
+    let read = record::read(path, LARGEST).and_then(|bytes| {
+        bytes.map(|bytes| serde_json::from_slice(&bytes).map_err(Into::into)).transpose()
+    });
+    read.unwrap_or_else(|error| {
+        tracing::error!(path = %path.display(), %error, "a plugin's result cannot be read and is put aside");
+        if let Err(error) = record::put_aside(path) {
+            tracing::error!(path = %path.display(), %error, "it cannot be put aside");
+        }
+        None
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn anything_may_stand_in_the_place_of_a_result() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = Store::new(directory.path().to_owned());
+        fs::write(directory.path().join("empty.json"), "").expect("written");
+        fs::write(directory.path().join("garbage.json"), "{\"id\": 1").expect("written");
+        fs::create_dir_all(directory.path().join("folder.json/below")).expect("a folder");
+        assert_eq!(store.all().expect("what is there"), []);
+        for id in ["empty", "garbage", "folder", "none"] {
+            assert_eq!(store.read(id).expect("nothing"), None, "{id}");
+            store.remove(id).expect("nothing to remove");
+        }
     }
 }

@@ -6,14 +6,14 @@ mod scalar;
 use std::{borrow::Cow, fmt};
 
 use super::write::compact;
-use crate::{Struct, Text, Type, Value, Word, quote::quote, value::sorted};
+use crate::{Struct, Text, Type, Value, Word, depth::MAX_DOCUMENT, quote::quote, value::sorted};
 
-/// Deeper than any object that means something; Go gives up at the same depth.
+/// Where Go gives up. What nobody looks into may be so deep: no stack grows with it.
 const DEPTH: usize = 10_000;
-/// What a stack can surely bear. What is deeper is not looked into, or refused.
-const STACK: usize = 500;
 /// Of how many oddities Go tells.
 const ODD: usize = 100;
+/// How many fields of an object may be given again with more to add; then only the last counts.
+const REPEATED: usize = 100;
 
 /// The text is not JSON.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,6 +56,11 @@ impl fmt::Display for Odd {
 /// Reads one value. Of a name given twice the last counts.
 pub fn from_json(text: &[u8]) -> Result<Value, JsonError> {
     whole(text, Expect::Anything, None)
+}
+
+/// Reads one value that stands within a document, `depth` levels deep.
+pub fn from_json_within(text: &[u8], depth: usize) -> Result<Value, JsonError> {
+    Reader { depth, ..Reader::new(text, None) }.whole(Expect::Anything)
 }
 
 /// Reads one value, and tells what is odd about it in the order of the text: names given twice
@@ -109,6 +114,8 @@ struct Read {
     fields: Vec<(Word, Value)>,
     /// Those whose names are no words.
     entries: Vec<(Text, Value)>,
+    /// How many fields have been given again.
+    repeated: usize,
 }
 
 /// What is known of a value before it is read.
@@ -184,7 +191,7 @@ impl<'a> Reader<'a> {
         match self.peek()? {
             b'{' | b'['
                 if matches!(expect, Expect::Raw | Expect::Tight)
-                    || (self.depth >= STACK && !matches!(expect, Expect::Anything)) =>
+                    || (self.depth >= MAX_DOCUMENT && !matches!(expect, Expect::Anything)) =>
             {
                 let from = self.at;
                 self.skip()?;
@@ -220,7 +227,7 @@ impl<'a> Reader<'a> {
         read: impl FnOnce(&mut Self) -> Result<Value, JsonError>,
     ) -> Result<Value, JsonError> {
         self.depth += 1;
-        if self.depth > STACK {
+        if self.depth > MAX_DOCUMENT {
             let found = self.text.get(self.at).copied().unwrap_or(b'[');
             return Err(JsonError::Depth(char::from(found)));
         }
@@ -316,7 +323,7 @@ impl<'a> Reader<'a> {
             self.at += 1;
             return Ok(Value::object());
         }
-        let mut read = Read { fields: Vec::with_capacity(8), entries: Vec::new() };
+        let mut read = Read { fields: Vec::with_capacity(8), entries: Vec::new(), repeated: 0 };
         loop {
             let name = self.name()?;
             self.entry(&name, path, expect, &mut read)?;
@@ -328,7 +335,7 @@ impl<'a> Reader<'a> {
             }
         }
         self.at += 1;
-        let Read { fields, mut entries } = read;
+        let Read { fields, mut entries, .. } = read;
         if self.written {
             return Ok(Value::Map(entries.into()));
         }
@@ -380,8 +387,10 @@ impl<'a> Reader<'a> {
         let value = self.value(&path, expect)?;
         match (word.filter(|_| !self.written), before) {
             (Some(_), Some(at)) => {
+                read.repeated += 1;
                 let before = std::mem::take(&mut read.fields[at].1);
-                read.fields[at].1 = again::read_again(field, before, value);
+                let merged = field.filter(|_| read.repeated <= REPEATED);
+                read.fields[at].1 = again::read_again(merged, before, value);
             }
             (Some(word), None) => read.fields.push((word, value)),
             (None, _) => read.entries.push((name.into(), value)),
@@ -493,6 +502,30 @@ mod tests {
                 r#"unknown field "foo""#
             ]
         );
+    }
+
+    #[test]
+    fn a_field_given_again_and_again_is_read_in_time() {
+        let again: Vec<_> = (0..20_000).map(|n| format!(r#""labels":{{"{n:05}":""}}"#)).collect();
+        let text = format!(r#"{{"metadata":{{{}}}}}"#, again.join(","));
+        let before = std::time::Instant::now();
+        let shape = Some(<crate::Object as crate::Lens>::SHAPE);
+        let read = from_json_strict(text.as_bytes(), shape, &mut Vec::new()).expect("JSON");
+        assert!(read["metadata"]["labels"].entries().len() > 0);
+        assert!(before.elapsed().as_secs() < 5, "{:?}", before.elapsed());
+    }
+
+    #[test]
+    fn what_is_read_nests_no_deeper_than_a_stack_bears() {
+        let nested = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(from_json(nested(MAX_DOCUMENT).as_bytes()).is_ok());
+        let deeper = nested(MAX_DOCUMENT + 1);
+        assert_eq!(from_json(deeper.as_bytes()), Err(JsonError::Depth('[')));
+        assert_eq!(
+            from_json_within(nested(10).as_bytes(), MAX_DOCUMENT - 9),
+            Err(JsonError::Depth('['))
+        );
+        assert!(crate::depth::exceeds(&raw_json(deeper.as_bytes()).unwrap(), MAX_DOCUMENT));
     }
 
     #[test]

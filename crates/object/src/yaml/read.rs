@@ -8,30 +8,45 @@ use std::collections::{HashMap, HashSet};
 use granit_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
 
 use super::{YamlError, resolve::resolve, write::float};
-use crate::{Text, Value};
+use crate::{Text, Value, depth::MAX_DOCUMENT};
 
 /// Values in a document, those that aliases stand for included.
 const MOST_NODES: usize = 1 << 22;
-const DEEPEST: usize = 200;
+/// A document of fewer values may consist of aliases nearly alone.
+const FEW_NODES: usize = 400_000;
+/// How many lines are told that give a name again.
+const DOUBLES: usize = 100;
 
 /// The document, and what is said of names that are there twice.
 pub(super) fn read(text: &str) -> Result<(Value, Vec<String>), YamlError> {
     let options = granit_parser::options! {
-        flow_nesting_limit: DEEPEST,
-        block_nesting_limit: DEEPEST,
+        flow_nesting_limit: MAX_DOCUMENT,
+        block_nesting_limit: MAX_DOCUMENT,
     };
     let events = Parser::new_from_str_with_options(text, options);
-    Reader { text, events, anchors: HashMap::new(), doubles: Vec::new(), nodes: 0 }.document()
+    Reader { text, events, anchors: HashMap::new(), doubles: Vec::new(), nodes: 0, aliased: 0 }
+        .document()
 }
 
 struct Reader<'a> {
     text: &'a str,
     events: Parser<'a, granit_parser::StrInput<'a>>,
-    /// What has a name, and how many values are in it.
-    anchors: HashMap<usize, (Value, usize)>,
+    anchors: HashMap<usize, Anchored>,
     /// Lines with names that were there before.
     doubles: Vec<String>,
     nodes: usize,
+    /// How many of them aliases stand for.
+    aliased: usize,
+}
+
+/// What an alias can stand for.
+#[derive(Clone)]
+struct Anchored {
+    value: Value,
+    /// How many values are in it.
+    nodes: usize,
+    /// How deep it nests.
+    height: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -41,7 +56,7 @@ impl<'a> Reader<'a> {
                 Event::StreamStart | Event::DocumentStart(..) => {}
                 Event::StreamEnd | Event::DocumentEnd => return Ok((Value::Null, Vec::new())),
                 event => {
-                    let value = json(self.value(event, 0)?)?;
+                    let value = json(self.value(event, 0)?.0)?;
                     // What follows must be well formed, though it is not read.
                     while !matches!(self.next()?.0, Event::DocumentEnd | Event::StreamEnd) {}
                     return Ok((value, self.doubles));
@@ -58,70 +73,88 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn value(&mut self, event: Event<'a>, depth: usize) -> Result<Value, YamlError> {
-        if depth > DEEPEST {
-            return Err(YamlError::new("exceeded max depth"));
-        }
+    /// A value that stands `depth` levels deep, and how deep it nests itself.
+    fn value(&mut self, event: Event<'a>, depth: usize) -> Result<(Value, usize), YamlError> {
         let before = self.nodes;
         self.count(1)?;
-        let (anchor, value) = match event {
+        let (anchor, (value, height)) = match event {
             Event::Scalar(text, style, anchor, tag) => {
-                (anchor, scalar(&text, style, tag.as_deref())?)
+                (anchor, (scalar(&text, style, tag.as_deref())?, 0))
             }
-            Event::SequenceStart(_, anchor, _) => (anchor, self.list(depth)?),
-            Event::MappingStart(_, anchor, _) => (anchor, self.object(depth)?),
+            Event::SequenceStart(_, anchor, _) => (anchor, self.list(depth + 1)?),
+            Event::MappingStart(_, anchor, _) => (anchor, self.object(depth + 1)?),
             Event::Alias(anchor) => {
-                let Some((value, size)) = self.anchors.get(&anchor).cloned() else {
+                let Some(Anchored { value, nodes, height }) = self.anchors.get(&anchor).cloned()
+                else {
                     return Err(YamlError::new("anchor value contains itself"));
                 };
-                self.count(size)?;
-                return Ok(value);
+                self.aliased += nodes;
+                self.count(nodes)?;
+                limited(depth + height)?;
+                return Ok((value, height));
             }
             _ => return Err(YamlError::new("did not find expected node content")),
         };
         if anchor > 0 {
-            self.anchors.insert(anchor, (value.clone(), self.nodes - before));
+            let nodes = self.nodes - before;
+            self.anchors.insert(anchor, Anchored { value: value.clone(), nodes, height });
         }
-        Ok(value)
+        Ok((value, height))
     }
 
     fn count(&mut self, nodes: usize) -> Result<(), YamlError> {
         self.nodes += nodes;
-        if self.nodes > MOST_NODES {
+        if self.nodes > MOST_NODES || self.is_bomb() {
             return Err(YamlError::new("document contains excessive aliasing"));
         }
         Ok(())
     }
 
-    fn list(&mut self, depth: usize) -> Result<Value, YamlError> {
-        let mut items = Vec::new();
+    /// Whether aliases stand for more than Go's library lets them: the more values there are, the
+    /// fewer of them may be aliases, from 99 of 100 to one of ten.
+    fn is_bomb(&self) -> bool {
+        let beyond = self.nodes.saturating_sub(FEW_NODES).saturating_mul(89);
+        let percent = 99_usize.saturating_sub(beyond / (4_000_000 - FEW_NODES)).max(10);
+        self.aliased > 100 && self.nodes > 1000 && self.aliased * 100 > self.nodes * percent
+    }
+
+    fn list(&mut self, depth: usize) -> Result<(Value, usize), YamlError> {
+        limited(depth)?;
+        let (mut items, mut height) = (Vec::new(), 0);
         loop {
             match self.next()?.0 {
-                Event::SequenceEnd => return Ok(Value::List(items.into())),
-                event => items.push(json(self.value(event, depth + 1)?)?),
+                Event::SequenceEnd => return Ok((Value::List(items.into()), height + 1)),
+                event => {
+                    let (item, below) = self.value(event, depth)?;
+                    items.push(json(item)?);
+                    height = height.max(below);
+                }
             }
         }
     }
 
-    fn object(&mut self, depth: usize) -> Result<Value, YamlError> {
-        let mut entries: Vec<(Text, Value)> = Vec::new();
+    fn object(&mut self, depth: usize) -> Result<(Value, usize), YamlError> {
+        limited(depth)?;
+        let (mut entries, mut height) = (Vec::<(Text, Value)>::new(), 0);
         let mut seen = HashSet::new();
         loop {
             let (event, span) = self.next()?;
             if matches!(event, Event::MappingEnd) {
-                return Ok(Value::from_entries(entries));
+                return Ok((Value::from_entries(entries), height + 1));
             }
             let merges = matches!(&event, Event::Scalar(text, ScalarStyle::Plain, _, tag)
                 if text == "<<" && tag.as_ref().is_none_or(|tag| core(tag).as_deref() == Some("merge")));
-            let key = if merges { Value::Null } else { self.value(event, depth + 1)? };
+            let key = if merges { Value::Null } else { self.value(event, depth)?.0 };
             let value = self.next()?.0;
-            let value = json(self.value(value, depth + 1)?)?;
+            let (value, below) = self.value(value, depth)?;
+            let value = json(value)?;
+            height = height.max(below);
             if merges {
                 merge(&mut entries, &value)?;
                 continue;
             }
             let name = name(&key, &value)?;
-            if !seen.insert(name.clone()) {
+            if !seen.insert(name.clone()) && self.doubles.len() < DOUBLES {
                 let name = crate::quote::quote(&name);
                 let line = span.start.line();
                 self.doubles.push(format!("line {line}: key {name} already set in map"));
@@ -129,6 +162,13 @@ impl<'a> Reader<'a> {
             entries.push((name, value));
         }
     }
+}
+
+fn limited(depth: usize) -> Result<(), YamlError> {
+    if depth > MAX_DOCUMENT {
+        return Err(YamlError::new(format!("exceeded max depth of {MAX_DOCUMENT}")));
+    }
+    Ok(())
 }
 
 fn merge(entries: &mut Vec<(Text, Value)>, value: &Value) -> Result<(), YamlError> {

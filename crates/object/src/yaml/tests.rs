@@ -160,6 +160,28 @@ fn an_alias_bomb_is_refused() {
 }
 
 #[test]
+fn aliases_do_not_nest_deeper_than_brackets_may() {
+    let mut text = "a0: &a0 [x]\n".to_owned();
+    for n in 1..2000 {
+        let (open, close) = ("[".repeat(100), "]".repeat(100));
+        text.extend([format!("a{n}: &a{n} {open}*a{}{close}\n", n - 1)]);
+    }
+    let refused = from_yaml(&text).expect_err("200,000 levels").to_string();
+    assert_eq!(refused, "yaml: exceeded max depth of 216");
+}
+
+#[test]
+fn aliases_may_not_be_nearly_all_of_a_large_document() {
+    let many = |count: usize| {
+        let item = format!("a: &a [{}]\n", vec!["x"; 1000].join(","));
+        format!("{item}b: [{}]\n", vec!["*a"; count].join(","))
+    };
+    assert!(from_yaml(&many(90)).is_ok());
+    let refused = from_yaml(&many(2000)).expect_err("two millions").to_string();
+    assert_eq!(refused, "yaml: document contains excessive aliasing");
+}
+
+#[test]
 fn splits_files() {
     let documents = split("---\na: 1\n---\n\n--- # two\nb: |\n  x\n   ---\n").expect("well formed");
     assert_eq!(documents, ["a: 1\n", "b: |\n  x\n   ---\n"]);

@@ -1,6 +1,7 @@
 //! The runtime against a small server that keeps objects in memory.
 
 mod caches;
+mod containment;
 mod controllers;
 mod elections;
 mod events;

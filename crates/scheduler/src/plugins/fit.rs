@@ -32,8 +32,10 @@ impl Judge for Fits<'_> {
 
     /// The larger the free part, the better.
     fn score(&self, node: &NodeInfo) -> Option<i64> {
-        let free =
-            |has: i64, used: i64| if has <= 0 || used > has { 0 } else { (has - used) * 100 / has };
+        let free = |has: i64, used: i64| match has {
+            1.. if used <= has => has.saturating_sub(used).saturating_mul(100) / has,
+            _ => 0,
+        };
         let (cpu, memory) = after(self.0, node);
         Some(i64::midpoint(free(node.allocatable.cpu, cpu), free(node.allocatable.memory, memory)))
     }
@@ -60,7 +62,11 @@ impl Judge for Balances<'_> {
     fn score(&self, node: &NodeInfo) -> Option<i64> {
         let (has, used, asked) = (&node.allocatable, &node.requested, &self.0.amounts);
         let before = evenness(used.cpu, used.memory, has);
-        let after = evenness(used.cpu + asked.cpu, used.memory + asked.memory, has);
+        let after = evenness(
+            used.cpu.saturating_add(asked.cpu),
+            used.memory.saturating_add(asked.memory),
+            has,
+        );
         Some(50 + (50 + after - before) / 2)
     }
 }
@@ -78,13 +84,13 @@ fn evenness(cpu: i64, memory: i64, has: &Amounts) -> i64 {
 
 /// Cpu and memory that are taken to be used with the pod on the node.
 fn after(pod: &PodInfo, node: &NodeInfo) -> (i64, i64) {
-    (node.at_least.0 + pod.at_least.0, node.at_least.1 + pod.at_least.1)
+    (node.at_least.0.saturating_add(pod.at_least.0), node.at_least.1.saturating_add(pod.at_least.1))
 }
 
 fn lacking(pod: &PodInfo, has: &Amounts, used: &Amounts) -> Vec<Text> {
     let asked = &pod.amounts;
     let mut reasons = Vec::new();
-    if used.pods + 1 > has.pods {
+    if used.pods >= has.pods {
         reasons.push("Too many pods".into());
     }
     let mut check = |name: &str, asked: i64, free: i64| {
@@ -92,11 +98,11 @@ fn lacking(pod: &PodInfo, has: &Amounts, used: &Amounts) -> Vec<Text> {
             reasons.push(format!("Insufficient {name}").into());
         }
     };
-    check("cpu", asked.cpu, has.cpu - used.cpu);
-    check("memory", asked.memory, has.memory - used.memory);
-    check("ephemeral-storage", asked.storage, has.storage - used.storage);
+    check("cpu", asked.cpu, has.cpu.saturating_sub(used.cpu));
+    check("memory", asked.memory, has.memory.saturating_sub(used.memory));
+    check("ephemeral-storage", asked.storage, has.storage.saturating_sub(used.storage));
     for (name, amount) in &asked.others {
-        check(name, *amount, has.other(name) - used.other(name));
+        check(name, *amount, has.other(name).saturating_sub(used.other(name)));
     }
     reasons
 }

@@ -29,7 +29,7 @@ impl Judge for Images {
         let here = known.iter().filter(|image| {
             image.names().iter().any(|name| self.0.iter().any(|wanted| wanted == name))
         });
-        let bytes: i64 = here.map(ContainerImage::size_bytes).sum();
+        let bytes = here.map(ContainerImage::size_bytes).fold(0, i64::saturating_add);
         let most = LARGE_EACH * i64::try_from(self.0.len()).unwrap_or(1);
         Some((bytes.clamp(SMALL, most.max(SMALL)) - SMALL) * 100 / (most - SMALL).max(1))
     }

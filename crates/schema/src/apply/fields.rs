@@ -10,7 +10,9 @@
 
 use std::{borrow::Cow, cmp::Ordering, fmt::Write, iter::Peekable, mem, slice};
 
-use object::{Text, Value, Word, from_json, quote::quote, to_json, write_json, write_json_text};
+use object::{
+    Text, Value, Word, depth::MAX, from_json, quote::quote, to_json, write_json, write_json_text,
+};
 
 /// The name of an entry.
 #[derive(Clone, Copy, Debug)]
@@ -162,7 +164,7 @@ impl Node {
 impl Fields {
     /// Reads what `fieldsV1` holds.
     pub fn decode(encoded: &Value) -> Result<Self, String> {
-        let read = |text: &[u8]| Reader { rest: text }.fields().map(|node| node.below);
+        let read = |text: &[u8]| Reader { rest: text }.fields(MAX).map(|node| node.below);
         match encoded {
             Value::Null => Ok(Self::default()),
             // Somebody may have written it with white space.
@@ -297,19 +299,22 @@ impl Fields {
         self
     }
 
-    /// All paths: at each step first what ends there, then what is below.
-    pub(super) fn paths(&self) -> Vec<Vec<Step>> {
+    /// The first `most` paths: at each step first what ends there, then what is below.
+    pub(super) fn paths(&self, most: usize) -> Vec<Vec<Step>> {
         let (mut paths, mut path) = (Vec::new(), Vec::new());
-        self.visit(&mut path, &mut paths);
+        self.visit(&mut path, &mut paths, most);
         paths
     }
 
-    fn visit(&self, path: &mut Vec<Step>, paths: &mut Vec<Vec<Step>>) {
+    fn visit(&self, path: &mut Vec<Step>, paths: &mut Vec<Vec<Step>>, most: usize) {
         let ends = self.0.iter().filter(|(_, node)| node.member);
-        paths.extend(ends.map(|(step, _)| path.iter().chain([step]).cloned().collect()));
+        paths.extend(
+            ends.take(most - paths.len())
+                .map(|(step, _)| path.iter().chain([step]).cloned().collect()),
+        );
         for (step, node) in &self.0 {
             path.push(step.clone());
-            node.below.visit(path, paths);
+            node.below.visit(path, paths, most);
             path.pop();
         }
     }
@@ -331,8 +336,9 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// What stands below a step, and whether that is itself in the set.
-    fn fields(&mut self) -> Result<Node, String> {
+    /// What stands below a step, at most `depth` levels deep, and whether that is itself in the set.
+    fn fields(&mut self, depth: usize) -> Result<Node, String> {
+        let depth = depth.checked_sub(1).ok_or("exceeded max depth")?;
         let wrong = || "a set of fields must be an object".to_owned();
         let rest = match self.rest {
             [b'{', rest @ ..] => rest,
@@ -347,9 +353,9 @@ impl<'a> Reader<'a> {
         while !self.rest.starts_with(b"}") {
             let name = self.name().ok_or_else(wrong)?;
             if name == "." {
-                self.fields()?;
+                self.fields(depth)?;
                 member = true;
-            } else if let (Some(step), node) = (Step::read(&name)?, self.fields()?) {
+            } else if let (Some(step), node) = (Step::read(&name)?, self.fields(depth)?) {
                 nodes.push((step, node));
             }
             self.rest = self.rest.strip_prefix(b",").unwrap_or(self.rest);
@@ -443,14 +449,14 @@ mod tests {
         let text = r#"{"f:a":{},"f:b":{".":{},"k:{\"n\":\"x\",\"p\":80}":{"f:c":{}}},"f:s":{"v:\"w\"":{}}}"#;
         let set = fields(text);
         assert_eq!(set.encode(), tree(text));
-        let paths: Vec<_> = set.paths().iter().map(|path| shown(path)).collect();
+        let paths: Vec<_> = set.paths(9).iter().map(|path| shown(path)).collect();
         assert_eq!(paths, [".a", ".b", r#".b[n="x",p=80].c"#, r#".s[="w"]"#]);
         assert_eq!(
             fields(r#"{"k:{\"p\":80,\"n\":1}":{}}"#),
             fields(r#"{"k:{\"n\":1,\"p\":80}":{}}"#)
         );
         let odd = fields(r#"{"k:{\"n\":{\"x\":[{}]},\"p\":null}":{}}"#);
-        assert_eq!(shown(&odd.paths()[0]), "[n=x=[],p=null]");
+        assert_eq!(shown(&odd.paths(1)[0]), "[n=x=[],p=null]");
         assert!(fields(r#"{"x:unknown":{}}"#).is_empty());
         assert_eq!(fields(r#"{"f:a":null}"#), fields(r#"{"f:a":{}}"#));
         let set = fields(r#"{"f:a":{},"f:name":{".":{},"f:b":{},"f:kind":{}}}"#);
@@ -470,6 +476,17 @@ mod tests {
     }
 
     #[test]
+    fn a_set_nests_no_deeper_than_objects_do() {
+        let nested = |depth: usize| {
+            let text = format!("{}{{}}{}", r#"{"f:a":"#.repeat(depth - 1), "}".repeat(depth - 1));
+            Fields::decode(&object::raw_json(text.as_bytes()).expect("well formed"))
+        };
+        assert!(nested(MAX).is_ok_and(|set| set.paths(9).len() == 1));
+        assert!(nested(MAX + 1).is_err());
+        assert!(nested(9_999).is_err());
+    }
+
+    #[test]
     fn damaged_sets_are_errors_at_worst() {
         let text = r#"{"f:b":{".":{},"k:{\"n\":\"x\",\"p\":80}":{"f:c":{}}},"f:s":{"v:\"w\"":{}}}"#;
         for at in 0..text.len() {
@@ -477,7 +494,7 @@ mod tests {
                 let mut bytes = text.as_bytes().to_vec();
                 bytes[at] = byte;
                 if let Ok(set) = from_json(&bytes) {
-                    let _ = Fields::decode(&set).map(|set| set.paths().len());
+                    let _ = Fields::decode(&set).map(|set| set.paths(9).len());
                 }
             }
         }

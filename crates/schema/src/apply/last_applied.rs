@@ -3,7 +3,7 @@
 use object::{Value, from_json, to_json};
 
 use super::{
-    Conflict, Write,
+    CONFLICTS, Conflict, Write,
     check::check,
     compare::{compare, fields_of},
     form::Form,
@@ -20,6 +20,9 @@ pub(super) fn not_last_applied(
     live: &Value,
     conflicts: Vec<Conflict>,
 ) -> Vec<Conflict> {
+    if conflicts.len() >= CONFLICTS {
+        return conflicts; // there may be others that nobody has looked at
+    }
     let form = Form::root(write.shape);
     let text = live.get("metadata").get("annotations").get(LAST_APPLIED).as_str();
     let Some(last) = text.and_then(|text| from_json(text.as_bytes()).ok()) else {

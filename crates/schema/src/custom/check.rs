@@ -12,7 +12,7 @@ use super::{
     pattern::Pattern,
     schema::{Additional, Schema, entry_of},
 };
-use crate::{ErrorType, Errors, FieldError};
+use crate::{ErrorType, Errors, FieldError, errors::MOST};
 
 /// Checks values by a schema, whose patterns it has compiled.
 #[derive(Debug, Default)]
@@ -97,6 +97,10 @@ impl Checker {
         Self { patterns, literal: false }
     }
 
+    pub(super) fn has_patterns(&self) -> bool {
+        !self.patterns.is_empty()
+    }
+
     /// As defaults are checked.
     pub(super) fn literal(schema: &Schema) -> Self {
         Self { literal: true, ..Self::new(schema) }
@@ -112,9 +116,8 @@ impl Checker {
         errs: &mut Errors,
     ) {
         let outcome = self.value(schema, value, old, "");
-        for failure in outcome.failures {
-            errs.0.push(failure.into_error(at));
-        }
+        let left = MOST.saturating_sub(errs.0.len());
+        errs.0.extend(outcome.failures.into_iter().take(left).map(|it| it.into_error(at)));
     }
 
     fn types<'s>(&self, schema: &'s Schema) -> Vec<&'s str> {

@@ -13,6 +13,9 @@ pub(super) struct Cell {
     path: Option<Template>,
 }
 
+/// How many values a column's path may find on its way through an object.
+pub(super) const MOST: usize = 20_000;
+
 /// The columns of a version and how their cells are found. A path that cannot be read ends
 /// the list; a version without columns shows names and ages.
 pub(super) fn columns(version: &Value) -> (Vec<ColumnInfo>, Vec<Cell>) {
@@ -52,7 +55,7 @@ impl Cell {
         let Some(path) = &self.path else {
             return Object::view(object).metadata().name().into();
         };
-        let found = path.find(object).ok().and_then(|parts| parts.into_iter().next());
+        let found = path.find_within(object, MOST).ok().and_then(|parts| parts.into_iter().next());
         let Some(value) = found.and_then(|found| found.into_iter().next()) else {
             return Value::Null;
         };

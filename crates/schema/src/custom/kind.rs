@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use jsonpath::Template;
-use object::{Lens, Object, ObjectMeta, Text, Value, View, from_json, to_json};
+use object::{Lens, Object, ObjectMeta, Text, Value, View, depth, from_json, to_json};
 use ref_cast::RefCast;
 
 use super::{
     check::Checker,
-    columns::{Cell, columns},
+    columns::{Cell, MOST, columns},
     default::fill,
     intern::{self, Full},
     lists::check_lists,
@@ -153,11 +153,7 @@ impl Custom {
             checker: schema.as_ref().map(Checker::new).unwrap_or_default(),
             rules: schema.as_ref().and_then(|schema| compile.compile(schema)),
             status: subresources.get("status").is_object(),
-            scale: scale.is_object().then(|| Scale {
-                spec_replicas: text(scale, "specReplicasPath"),
-                status_replicas: text(scale, "statusReplicasPath"),
-                selector: scale.get("labelSelectorPath").as_str().map(Text::from),
-            }),
+            scale: scale.is_object().then(|| Scale::read(scale)).filter(Scale::is_shallow),
             list_kind: text(crd.get("status").get("acceptedNames"), "listKind"),
             deprecated: deprecation(spec, version, names),
             conversion: webhook.then(|| conversion.get("webhook").clone()),
@@ -338,12 +334,41 @@ impl Scale {
         found.and_then(Value::as_str).unwrap_or_default()
     }
 
+    fn read(scale: &Value) -> Self {
+        let text = |name: &str| Text::from(scale.get(name).as_str().unwrap_or_default());
+        Self {
+            spec_replicas: text("specReplicasPath"),
+            status_replicas: text("statusReplicasPath"),
+            selector: scale.get("labelSelectorPath").as_str().map(Text::from),
+        }
+    }
+
+    /// Whether its paths lead no deeper than objects nest.
+    fn is_shallow(&self) -> bool {
+        let paths =
+            [Some(&self.spec_replicas), Some(&self.status_replicas), self.selector.as_ref()];
+        paths.into_iter().flatten().all(|path| path.matches('.').count() <= depth::MAX)
+    }
+
     /// Wants another number of replicas.
     pub fn set(&self, object: &mut Value, replicas: i64) {
         let path = self.spec_replicas.trim_start_matches('.');
         let slot = path.split('.').fold(object, |at, name| at.get_mut(name));
         *slot = replicas.into();
     }
+}
+
+/// The rules and patterns of an object of this size are checked in a fraction of a millisecond,
+/// whatever they are.
+const LARGE: usize = 16 << 10;
+
+/// Whether there is more in an object than is `left`, by a rough count of bytes.
+fn is_larger(value: &Value, left: &mut usize) -> bool {
+    let size = 8 + value.as_str().map_or(0, str::len);
+    let Some(rest) = left.checked_sub(size) else { return true };
+    *left = rest;
+    value.items().iter().any(|item| is_larger(item, left))
+        || value.entries().any(|(_, value)| is_larger(value, left))
 }
 
 /// The root itself is checked as every object is.
@@ -405,6 +430,11 @@ impl Hooks for Custom {
         self.check_all(object, old, errs);
     }
 
+    fn is_expensive(&self, object: &Value) -> bool {
+        let checks = self.rules.is_some() || self.checker.has_patterns();
+        checks && is_larger(object, &mut { LARGE })
+    }
+
     fn validate_status(&self, object: &Value, old: &Value, errs: &mut Errors) {
         let status = self.schema.as_ref().and_then(|schema| schema.property("status"));
         if let (Some(schema), Some(value)) = (status, entry_of(object, "status")) {
@@ -431,7 +461,7 @@ impl Hooks for Custom {
 
     fn field(&self, object: &Value, name: &str) -> Option<Text> {
         let (_, path) = self.selectable.iter().find(|(own, _)| own == name)?;
-        let found = path.find(object).ok()?.into_iter().next()?.into_iter().next();
+        let found = path.find_within(object, MOST).ok()?.into_iter().next()?.into_iter().next();
         Some(match found {
             None | Some(Value::Null) => Text::default(),
             Some(value) => jsonpath::text(&value).into(),

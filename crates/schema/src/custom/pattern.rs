@@ -1,14 +1,12 @@
 //! Regular expressions of schemas.
 
-use regex::Regex;
-
-use crate::pattern::compile;
+use crate::pattern::{self, compile};
 
 /// An expression, or why it is none.
 #[derive(Debug)]
 pub(super) struct Pattern {
     text: String,
-    compiled: Result<Regex, String>,
+    compiled: Result<pattern::Pattern, String>,
 }
 
 impl Pattern {
@@ -19,8 +17,11 @@ impl Pattern {
     /// The error is what should have been matched.
     pub(super) fn check(&self, value: &str) -> Result<(), String> {
         match &self.compiled {
-            Ok(pattern) if pattern.is_match(value) => Ok(()),
-            Ok(_) => Err(self.text.clone()),
+            Ok(pattern) => match pattern.is_match(value) {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(self.text.clone()),
+                Err(why) => Err(format!("{}, but {why}", self.text)),
+            },
             Err(why) => Err(format!("{}, but pattern is invalid: {why}", self.text)),
         }
     }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use object::{Value, from_json};
+use object::{Value, depth::MAX_DOCUMENT, from_json};
 
 use super::{PatchError, json_type, lazy::Node, read, written};
 
@@ -12,6 +12,50 @@ use super::{PatchError, json_type, lazy::Node, read, written};
 const OPERATIONS: usize = 10_000;
 /// By how much `copy` may let an object grow.
 const COPIED: usize = 3 * 1024 * 1024;
+/// How many items and bytes all operations together may move or look at, those that are needed
+/// to find a place excepted: inserting at the front of a list moves all of it.
+const WORK: usize = 1 << 28;
+
+/// What the operations of one patch have used up.
+#[derive(Default)]
+struct Used {
+    copied: usize,
+    work: usize,
+}
+
+/// Why an operation was not done.
+enum Stop {
+    /// It does not apply.
+    Unfit(String),
+    /// It asks for too much.
+    TooLarge(String),
+}
+
+impl From<String> for Stop {
+    fn from(why: String) -> Self {
+        Self::Unfit(why)
+    }
+}
+
+impl Used {
+    fn work(&mut self, amount: usize) -> Result<(), Stop> {
+        self.work = self.work.saturating_add(amount);
+        if self.work > WORK {
+            return Err(Stop::TooLarge("the operations of the JSON patch move too much".into()));
+        }
+        Ok(())
+    }
+
+    /// Refuses a value that would nest too deep at the end of this path.
+    fn depth(&mut self, path: &str, value: &Node) -> Result<(), Stop> {
+        let (height, looked_at) = value.height(MAX_DOCUMENT);
+        self.work(looked_at)?;
+        if path.matches('/').count() + height > MAX_DOCUMENT {
+            return Err(Stop::TooLarge(format!("exceeded max depth of {MAX_DOCUMENT}")));
+        }
+        Ok(())
+    }
+}
 
 /// Applies the operations in their order; all of them, or none.
 pub fn json(doc: &Value, patch: &Value) -> Result<Value, PatchError> {
@@ -26,13 +70,16 @@ pub fn json_text(doc: &str, patch: &str, strict: bool) -> Result<String, PatchEr
             "The allowed maximum operations in a JSON patch is {OPERATIONS}, got {count}"
         )));
     }
-    let (mut doc, mut patch, mut copied) = (Node::new(doc), Node::new(patch), 0);
+    let (mut doc, mut patch, mut used) = (Node::new(doc), Node::new(patch), Used::default());
     doc.open();
     if let Node::List(operations) = patch.open() {
         for operation in operations {
             let nothing = &mut BTreeMap::new();
             let fields = if let Node::Object(fields) = operation.open() { fields } else { nothing };
-            apply(&mut doc, fields, &mut copied).map_err(PatchError::Unfit)?;
+            apply(&mut doc, fields, &mut used).map_err(|stop| match stop {
+                Stop::Unfit(why) => PatchError::Unfit(why),
+                Stop::TooLarge(why) => PatchError::TooLarge(why),
+            })?;
         }
     }
     Ok(doc.text())
@@ -65,11 +112,12 @@ fn check(patch: &Value, strict: bool) -> Result<usize, PatchError> {
     Ok(patch.items().len())
 }
 
+#[expect(clippy::too_many_lines, reason = "an arm for each operation")]
 fn apply<'a>(
     doc: &mut Node<'a>,
     operation: &BTreeMap<String, Node<'a>>,
-    copied: &mut usize,
-) -> Result<(), String> {
+    used: &mut Used,
+) -> Result<(), Stop> {
     let text = |name: &str| match operation.get(name) {
         Some(Node::Written(text)) => from_json(text.as_bytes()).ok()?.as_str().map(String::from),
         _ => None,
@@ -85,26 +133,28 @@ fn apply<'a>(
     let value = || operation.get("value").cloned().unwrap_or(Node::Null);
     match &*kind {
         "add" | "remove" => {
-            let path = path("path")?;
+            let (path, value) = (path("path")?, value());
+            used.depth(&path, &value)?;
             let found = parent(doc, &path);
             let (parent, key) =
                 found.ok_or_else(|| missing("doc is missing path", &format!("{path:?}")))?;
-            let done = if kind == "add" {
-                add(parent, key, value())
-            } else {
-                take(parent, &key).map(drop)
-            };
-            done.map_err(|error| within(&path, error))
+            used.work(parent.items())?;
+            let done =
+                if kind == "add" { add(parent, key, value) } else { take(parent, &key).map(drop) };
+            done.map_err(|error| within(&path, error).into())
         }
         "replace" => {
             let (path, mut value) = (path("path")?, value());
             if path.is_empty() {
                 if !matches!(value.open(), Node::Object(_) | Node::List(_)) {
-                    return Err("replace operation value must be object or array".to_owned());
+                    return Err("replace operation value must be object or array"
+                        .to_owned()
+                        .into());
                 }
                 *doc = value;
                 return Ok(());
             }
+            used.depth(&path, &value)?;
             match parent(doc, &path).ok_or_else(|| missing("doc is missing path", &path))? {
                 (Node::List(items), key) => {
                     let at = place(&key, items.len())
@@ -112,7 +162,7 @@ fn apply<'a>(
                     items[at] = value;
                     Ok(())
                 }
-                (parent, key) => add(parent, key, value),
+                (parent, key) => add(parent, key, value).map_err(Stop::Unfit),
             }
         }
         "move" | "copy" => {
@@ -123,32 +173,39 @@ fn apply<'a>(
             let (source, key) =
                 parent(doc, &from).ok_or_else(|| missing("doc is missing from path", &from))?;
             let named = if kind == "move" { &key } else { &from };
+            used.work(source.items())?;
             let value = if kind == "move" { take(source, &key) } else { look(source, &key) };
             let value = value.map_err(|error| within(named, error))?;
+            used.depth(&path, &value)?;
             let (parent, key) = parent(doc, &path)
                 .ok_or_else(|| missing("doc is missing destination path", &path))?;
             if kind == "copy" {
-                *copied += value.text().len();
-                if *copied > COPIED {
-                    return Err(format!(
+                used.copied += value.text().len();
+                if used.copied > COPIED {
+                    return Err(Stop::Unfit(format!(
                         "Unable to complete the copy, the accumulated size increase of copy is \
-                         {copied}, exceeding the limit {COPIED}"
-                    ));
+                         {}, exceeding the limit {COPIED}",
+                        used.copied
+                    )));
                 }
             }
-            add(parent, key, value).map_err(|error| within(&path, error))
+            used.work(parent.items())?;
+            add(parent, key, value).map_err(|error| within(&path, error).into())
         }
         "test" => {
             let path = path("path")?;
             let mut found = match parent(doc, &path) {
                 _ if path.is_empty() => doc.clone(),
                 Some((parent, key)) => look(parent, &key).map_err(|error| within(&path, error))?,
-                None => return Err(missing("is missing path", &path)),
+                None => return Err(missing("is missing path", &path).into()),
             };
             let passes = found.same(&mut value());
-            if passes { Ok(()) } else { Err(format!("testing value {path} failed: test failed")) }
+            if passes {
+                return Ok(());
+            }
+            Err(format!("testing value {path} failed: test failed").into())
         }
-        kind => Err(format!("Unexpected kind: {kind}")),
+        kind => Err(format!("Unexpected kind: {kind}").into()),
     }
 }
 
@@ -297,10 +354,25 @@ mod tests {
     }
 
     #[test]
+    fn a_list_cannot_be_shifted_without_end() {
+        let doc = format!(r#"{{"a":[{}]}}"#, vec!["1"; 300_000].join(","));
+        let first = r#"{"op":"add","path":"/a/0","value":1}"#;
+        let patch = format!("[{}]", vec![first; 9_000].join(","));
+        let before = std::time::Instant::now();
+        let refused = json_text(&doc, &patch, false).expect_err("2,700 million items");
+        assert_eq!(refused.code(), 413);
+        assert!(before.elapsed().as_secs() < 10, "{:?}", before.elapsed());
+    }
+
+    #[test]
     fn an_object_cannot_be_copied_without_end() {
         let double = r#"{"op":"copy","from":"/a","path":"/a/-"}"#;
         let patch = tree(&format!("[{}]", [double; 24].join(",")));
         assert_eq!(json(&tree(r#"{"a":["x"]}"#), &patch).expect_err("2^24 items").code(), 422);
+        let deeper = r#"{"op":"copy","from":"/a","path":"/a/a/a/a/a"}"#;
+        let patch = tree(&format!("[{}]", [deeper; 100].join(",")));
+        let deep = json(&tree(r#"{"a":{"a":{"a":{"a":{}}}}}"#), &patch).expect_err("400 levels");
+        assert_eq!(deep, PatchError::TooLarge("exceeded max depth of 216".to_owned()));
         let patch: Value =
             vec![tree(r#"{"op":"test","path":"/n","value":null}"#); 10_001].into_iter().collect();
         assert_eq!(json(&tree("{}"), &patch).expect_err("one too many").code(), 413);

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 
-use object::{from_json, to_json};
+use object::{depth::json_depth, from_json, to_json};
 
 #[derive(Clone, Debug)]
 pub(super) enum Node<'a> {
@@ -41,6 +41,26 @@ impl<'a> Node<'a> {
             }
         }
         self
+    }
+
+    /// How many items a list has: so many are moved by what is put before them.
+    pub(super) fn items(&self) -> usize {
+        if let Self::List(items) = self { items.len() } else { 0 }
+    }
+
+    /// How deep it nests, as far as `most`, and how many bytes and values were looked at.
+    pub(super) fn height(&self, most: usize) -> (usize, usize) {
+        let below = |sum: (usize, usize), node: &Self| {
+            let (height, looked_at) = node.height(most.saturating_sub(1));
+            (sum.0.max(height + 1), sum.1 + looked_at + 1)
+        };
+        match self {
+            Self::Null => (0, 0),
+            Self::Written(text) => (json_depth(text), text.len()),
+            _ if most == 0 => (1, 1),
+            Self::Object(entries) => entries.values().fold((1, 1), below),
+            Self::List(items) => items.iter().fold((1, 1), below),
+        }
     }
 
     /// Whether two are the same but for the order of names: plain values by how they are written.

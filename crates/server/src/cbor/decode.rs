@@ -13,7 +13,7 @@ use super::{later, major};
 use crate::codec::hex;
 
 /// How deep items may nest, as in JSON.
-const DEPTH: usize = 500;
+const DEPTH: usize = object::depth::MAX_DOCUMENT;
 
 /// What is wrong with a document.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use object::{Value, yaml::from_yaml};
+use object::{
+    Value,
+    yaml::{from_yaml, to_yaml},
+};
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::{
@@ -100,35 +103,44 @@ impl EncryptionConfig {
 
     /// The same as a file.
     pub fn to_yaml(&self) -> String {
-        let mut lines = vec![format!("apiVersion: {API_VERSION}\nkind: {KIND}\nresources:")];
-        for (names, ciphers) in &self.resources {
-            lines.push("- resources:".to_owned());
-            lines.extend(names.iter().map(|name| format!("  - '{name}'")));
-            lines.push("  providers:".to_owned());
-            lines.extend(ciphers.iter().map(provider_yaml));
-        }
-        lines.join("\n") + "\n"
+        let mut file = Value::object();
+        file["apiVersion"] = API_VERSION.into();
+        file["kind"] = KIND.into();
+        let resource = |(names, ciphers): &(Vec<String>, Vec<Cipher>)| {
+            let mut resource = Value::object();
+            resource["resources"] = names.iter().map(String::as_str).collect();
+            resource["providers"] = ciphers.iter().map(provider_tree).collect();
+            resource
+        };
+        file["resources"] = self.resources.iter().map(resource).collect();
+        to_yaml(&file)
     }
 }
 
-fn provider_yaml(cipher: &Cipher) -> String {
-    let (provider, key): (_, &[u8]) = match cipher {
-        Cipher::Identity => return "  - identity: {}".to_owned(),
+fn provider_tree(cipher: &Cipher) -> Value {
+    let mut provider = Value::object();
+    let (kind, key): (_, &[u8]) = match cipher {
+        Cipher::Identity => {
+            provider["identity"] = Value::object();
+            return provider;
+        }
         Cipher::Kms(kms) => {
             let kms::Config { name, endpoint, timeout } = &kms.config;
-            let timeout = timeout.as_millis();
-            return format!(
-                "  - kms:\n      apiVersion: v2\n      name: '{name}'\n      endpoint: '{endpoint}'\n      \
-                 timeout: {timeout}ms"
-            );
+            provider["kms"]["apiVersion"] = "v2".into();
+            provider["kms"]["name"] = name.as_str().into();
+            provider["kms"]["endpoint"] = endpoint.as_str().into();
+            provider["kms"]["timeout"] = format!("{}ms", timeout.as_millis()).into();
+            return provider;
         }
         Cipher::AesGcm { key, .. } => ("aesgcm", key),
         Cipher::AesCbc { key, .. } => ("aescbc", key),
         Cipher::Secretbox { key, .. } => ("secretbox", key),
     };
-    let name = cipher.prefix().split(':').nth(4).unwrap_or_default();
-    let secret = STANDARD.encode(key);
-    format!("  - {provider}:\n      keys:\n      - name: '{name}'\n        secret: {secret}")
+    let mut own = Value::object();
+    own["name"] = cipher.prefix().split(':').nth(4).unwrap_or_default().into();
+    own["secret"] = STANDARD.encode(key).into();
+    provider[kind]["keys"] = [own].into_iter().collect();
+    provider
 }
 
 fn new_key(number: u32) -> Result<Cipher, Wrong> {

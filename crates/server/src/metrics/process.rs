@@ -10,6 +10,7 @@ const PAGE: u64 = 4096;
 
 /// Adds what this process uses to a report of metrics.
 pub fn report_process(out: &mut String) {
+    panics::report(out);
     let read =
         |name: &str| std::fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
     let stat = read("stat");

@@ -10,9 +10,9 @@ use std::{
 
 use bytes::Bytes;
 use client::{Connect, Io, Tcp, Use};
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http1;
+use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, sleep_until};
 
@@ -66,7 +66,9 @@ struct Line {
 /// Why there is no answer.
 struct Broken {
     why: String,
-    /// Whether the other side has said anything: if not, the request may be sent again.
+    /// The request, if nothing of it has been sent.
+    unsent: Option<Request<Whole>>,
+    /// Whether the other side has said anything.
     answered: bool,
 }
 
@@ -89,19 +91,22 @@ impl Report for Lines {
 }
 
 impl Lines {
-    /// Sends a request and gives what comes back. A connection that was kept may have
-    /// ended meanwhile: then a new one is made.
+    /// Sends a request and gives what comes back. A connection that was kept may have ended
+    /// meanwhile: then a new one is made. What may have arrived is not sent again, unless it only
+    /// reads: whoever is asked may do something for each request.
     pub(super) async fn ask(
         &self,
         to: &Tcp,
-        request: Request<Whole>,
+        mut request: Request<Whole>,
     ) -> Result<Response<Bytes>, String> {
         if let Some(line) = self.take(to) {
             self.tally().connections.count(&["hit"]);
-            match self.ask_over(line, to, request.clone()).await {
-                Err(broken) if !broken.answered => {}
+            let again = (request.method() == Method::GET).then(|| request.clone());
+            request = match self.ask_over(line, to, request).await {
+                Err(Broken { unsent: Some(request), .. }) => request,
+                Err(Broken { answered: false, why, .. }) => again.ok_or(why)?,
                 done => return done.map_err(|broken| broken.why),
-            }
+            };
         }
         self.tally().connections.count(&["miss"]);
         let line = Line::open(to).await?;
@@ -189,16 +194,20 @@ impl Line {
     }
 
     async fn ask(&mut self, request: Request<Whole>) -> Result<Response<Bytes>, Broken> {
-        let unanswered = |error: hyper::Error| Broken {
-            answered: error.is_parse(),
-            why: if error.is_incomplete_message() { "EOF".to_owned() } else { error.to_string() },
+        let unanswered = |mut failed: TrySendError<Request<Whole>>| {
+            let unsent = failed.take_message();
+            let error = failed.into_error();
+            let ended = error.is_incomplete_message();
+            let why = if ended { "EOF".to_owned() } else { error.to_string() };
+            Broken { answered: error.is_parse(), why, unsent }
         };
-        let sent = self.sender.send_request(request);
+        let sent = self.sender.try_send_request(request);
         let reply = drive(&mut self.connection, sent).await.map_err(unanswered)?;
         let (head, body) = reply.into_parts();
         let body = Limited::new(body, LARGEST).collect();
         let body = drive(&mut self.connection, body).await;
-        let body = body.map_err(|error| Broken { why: error.to_string(), answered: true })?;
+        let body =
+            body.map_err(|error| Broken { why: error.to_string(), unsent: None, answered: true })?;
         Ok(Response::from_parts(head, body.to_bytes()))
     }
 

@@ -25,6 +25,8 @@ use crate::{
 pub struct Applied<'a> {
     pub object: &'a Value,
     pub force: bool,
+    /// Whether it may be made where it is not there.
+    pub creates: bool,
 }
 
 impl Registry {
@@ -86,7 +88,7 @@ impl Registry {
         call.applies = true;
         let found = self.get(served, key.0, key.1);
         let exists = !found.is_err_and(|status| status.code() == 404);
-        if !exists && subresource.is_empty() {
+        if !exists && subresource.is_empty() && applied.creates {
             let object = self.laid(call, served, subresource, None, &applied).await?;
             check_identity(served, &object, key)?;
             based_on(Object::view(&object).metadata().resource_version())?;

@@ -7,6 +7,7 @@ mod continuation;
 pub(crate) mod corrupt;
 mod create;
 mod delete;
+mod lacking;
 mod list;
 mod manage;
 mod note;
@@ -66,6 +67,7 @@ pub struct Registry {
     converter: OnceLock<Arc<dyn Convert>>,
     claims: OnceLock<Arc<dyn Claim>>,
     siblings: siblings::Siblings,
+    lacking: lacking::Lacking,
     cbor: OnceLock<()>,
     history: OnceLock<u64>,
 }
@@ -135,6 +137,7 @@ impl Registry {
             converter: OnceLock::new(),
             claims: OnceLock::new(),
             siblings: siblings::Siblings::default(),
+            lacking: lacking::Lacking::default(),
             cbor: OnceLock::new(),
             history: OnceLock::new(),
         }))

@@ -2,13 +2,14 @@
 
 use std::sync::{Arc, Mutex};
 
-use object::{Object, Status, Value, View};
+use object::{Object, Status, Value, View, depth};
 use schema::{Errors, Warnings, Writer, check_meta};
 use store::{Version, Write};
 
 use super::{Call, Delete, Registry, create::default, note::Note, store_status};
 use crate::{
-    Admission, Claimed, Operation, Outcome, Reinvocation, Served, User, convert, metrics::Phase,
+    Admission, Claim, Claimed, Operation, Outcome, Reinvocation, Served, User, convert, expensive,
+    metrics::Phase,
 };
 
 /// A write on its way.
@@ -108,9 +109,30 @@ impl Registry {
     ) -> Result<(Value, Option<Box<dyn Claimed>>), Status> {
         let claims = self.claims.get().filter(|claims| claims.concerns(step.served));
         let Some(claims) = claims else { return Ok((object, None)) };
+        if !call.dry_run && step.operation != Operation::Delete {
+            self.check_before_claim(&**claims, call, step, object.clone()).await?;
+        }
         let mut admission = self.admission(call, step, object);
         let claimed = claims.claim(&mut admission).await?;
         Ok((admission.object, Some(claimed)))
+    }
+
+    /// Refuses what the rules will refuse, before anything is taken for it: they see the object
+    /// as a dry run would make it. Where not even that is possible, the claim itself says why.
+    async fn check_before_claim(
+        &self,
+        claims: &dyn Claim,
+        call: &Call,
+        step: Step<'_>,
+        object: Value,
+    ) -> Result<(), Status> {
+        let mut admission = self.admission(call, step, object);
+        admission.dry_run = true;
+        if claims.claim(&mut admission).await.is_err() {
+            return Ok(());
+        }
+        let (object, errs) = self.errors(call, step, admission.object).await;
+        refuse_invalid(step.served, &object, errs)
     }
 
     /// Says what came of the write for which it was taken.
@@ -148,26 +170,15 @@ impl Registry {
     ) -> Result<Value, Status> {
         let Step { served, subresource, .. } = step;
         let old = step.old.map(|old| &old.object);
-        let admission = self.admission(call, step, object);
-        let mut errs = Errors::default();
-        self.plugins().iter().for_each(|plugin| plugin.judge(&admission, &mut errs));
-        let object = admission.object;
-        self.find(step, &object, &mut errs);
+        let (object, errs) = self.errors(call, step, object).await;
         call.warnings.extend(errs.1.iter().map(ToString::to_string));
-        if let Some(given) = step.hollow {
-            self.look_closely(step, &object, given, &mut errs);
-        }
-        if !errs.is_empty() {
-            if !served.hub.repeats() {
-                errs.distinct();
-            }
-            let name = Object::view(&object).metadata().name();
-            let names = &served.hub.names;
-            return Err(errs.status(names.group, names.kind, name));
-        }
+        refuse_invalid(step.served, &object, errs)?;
         let mut warnings = Warnings(std::mem::take(&mut call.warnings));
         match subresource {
-            "" => served.hub.hooks.warn(&object, old, &mut warnings),
+            "" => {
+                served.hub.hooks.warn(&object, old, &mut warnings);
+                self.unmet(served, &object).into_iter().for_each(|lacking| warnings.say(lacking));
+            }
             "status" => served.hub.hooks.warn_status(&object, &mut warnings),
             _ => {}
         }
@@ -181,6 +192,22 @@ impl Registry {
         let object = admission.object;
         call.hear(said);
         decided.map(|()| object)
+    }
+
+    /// What is wrong with the object by the rules of its kind and of the plugins.
+    async fn errors(&self, call: &Call, step: Step<'_>, object: Value) -> (Value, Errors) {
+        let mut errs = Errors::default();
+        let admission = self.admission(call, step, object);
+        self.plugins().iter().for_each(|plugin| plugin.judge(&admission, &mut errs));
+        let object = admission.object;
+        expensive::run(step.served.hub.hooks.is_expensive(&object), || {
+            self.find(step, &object, &mut errs);
+            if let Some(given) = step.hollow {
+                self.look_closely(step, &object, given, &mut errs);
+            }
+        })
+        .await;
+        (object, errs)
     }
 
     /// Tells values as they were given, and what is wrong because something was given empty:
@@ -265,6 +292,7 @@ impl Registry {
         expect: u64,
         object: Value,
     ) -> Result<Version<Value>, Status> {
+        check_depth(&object)?;
         let meta = Object::view(&object).metadata();
         let key = served.path(meta.namespace(), meta.name());
         if call.dry_run {
@@ -278,6 +306,7 @@ impl Registry {
             };
         }
         let kept = self.to_kept(served, &object).await?;
+        kept.as_ref().map_or(Ok(()), check_depth)?;
         let stored = kept.as_ref().unwrap_or(&object);
         let bytes = self.to_bytes(served, &key, stored)?;
         let note = Note::of(call, meta.uid()).to_bytes();
@@ -327,6 +356,26 @@ impl Registry {
         let revision = self.engine.write(write).await.map_err(|e| failed(served, &object, &e))?;
         Ok(Version { revision, object })
     }
+}
+
+fn refuse_invalid(served: &Served, object: &Value, mut errs: Errors) -> Result<(), Status> {
+    if errs.is_empty() {
+        return Ok(());
+    }
+    if !served.hub.repeats() {
+        errs.distinct();
+    }
+    let names = &served.hub.names;
+    Err(errs.status(names.group, names.kind, Object::view(object).metadata().name()))
+}
+
+/// What is stored must be readable for all, wherever it was made deeper than it was sent.
+fn check_depth(object: &Value) -> Result<(), Status> {
+    if !depth::exceeds(object, depth::MAX) {
+        return Ok(());
+    }
+    let why = format!("the object cannot be stored: exceeded max depth of {}", depth::MAX);
+    Err(Status::bad_request(why))
 }
 
 /// Checks what the fields declare, in the request's version, whose paths messages name.

@@ -347,7 +347,7 @@ impl Resident<Bytes> for Picky {
         vec![Topic::All]
     }
 
-    fn weight(&self, object: &Bytes) -> usize {
-        object.len()
+    fn weight(&self, old: Option<&Bytes>, new: Option<&Bytes>) -> usize {
+        new.or(old).map_or(0, Bytes::len)
     }
 }

@@ -5,7 +5,7 @@ use std::{
     io,
     os::fd::OwnedFd,
     sync::{
-        Mutex,
+        Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -42,7 +42,7 @@ impl Direct {
         if self.off.load(Ordering::Relaxed) {
             return Ok(false);
         }
-        let mut last = self.last.lock().expect("not poisoned");
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let known = std::mem::take(&mut *last);
         let start = offset - offset % BLOCK as u64;
         let head = usize::try_from(offset - start).map_err(io::Error::other)?;

@@ -4,7 +4,7 @@ use std::{
     io,
     os::fd::OwnedFd,
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use rustix::{
@@ -97,7 +97,7 @@ impl Disk for Folder {
         let fd = self.file(LOCK, OFlags::CREATE)?;
         match fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
-                *self.lock.lock().expect("not poisoned") = Some(fd);
+                *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = Some(fd);
                 Ok(true)
             }
             Err(Errno::WOULDBLOCK) => Ok(false),

@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     io,
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -95,7 +95,7 @@ impl Simulated {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().expect("not poisoned")
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -49,16 +49,16 @@ impl<V> Core<V> {
         Arc::new(Self { log, clock, mirror, writer, work, turn, loaded: Mutex::new(loaded) })
     }
 
-    /// Whoever panicked with it in his hands has said that it is broken.
+    /// A panic with it in hand ends the process: the log knows what was written.
     pub(super) fn writer(&self) -> MutexGuard<'_, Writer<V>> {
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writer = panics::lock_or_abort(&self.writer);
         writer.ready();
         writer
     }
 
     /// What was read when it was opened, for as long as that is worth its memory.
     pub(super) fn loaded(&self) -> Option<Arc<Loaded>> {
-        let mut loaded = self.loaded.lock().expect("not poisoned");
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(stale) = loaded.take_if(|loaded| loaded.stale(self.clock.now())) {
             // To give a million records back takes a while, in which nobody should wait.
             let _ = thread::Builder::new().spawn(|| drop(stale)); // or else it is dropped here
@@ -73,25 +73,15 @@ impl<V> Core<V> {
     }
 }
 
-/// Says that it is broken if the thread panics: nobody must wait for it.
-struct Fall<'a, V>(&'a Core<V>);
-
-impl<V> Drop for Fall<'_, V> {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.writer().give_up();
-        }
-    }
-}
-
 impl<V: fmt::Debug + Send + Sync + 'static> Core<V> {
     pub(super) fn start(self: &Arc<Self>) -> io::Result<JoinHandle<()>> {
         let this = self.clone();
         thread::Builder::new().name("store-log".into()).spawn(move || {
-            let _fall = Fall(&*this);
-            while this.wait() {
-                this.turn();
-            }
+            panics::or_abort("store", || {
+                while this.wait() {
+                    this.turn();
+                }
+            });
         })
     }
 
@@ -120,8 +110,12 @@ impl<V: fmt::Debug + Send + Sync + 'static> Core<V> {
         Ok(receiver)
     }
 
-    /// Commits all that has gathered.
+    /// Commits all that has gathered. A panic ends the process, whoever's turn it is.
     pub(super) fn turn(&self) {
+        panics::or_abort("store", || self.commit_all());
+    }
+
+    fn commit_all(&self) {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             // Those who have more to write may do so first, if they wait for a processor only:

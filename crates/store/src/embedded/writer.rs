@@ -57,7 +57,7 @@ impl<V> Writer<V> {
         if loaded.is_large() {
             let (thread, loaded) =
                 (thread::Builder::new().name("store-load".into()), loaded.clone());
-            loading = Some(thread.spawn(move || loaded.keys())?);
+            loading = Some(thread.spawn(move || panics::or_abort("store", || loaded.keys()))?);
         } else {
             read = Some(loaded.keys());
         }

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
@@ -40,7 +40,7 @@ pub(super) async fn probe<V: fmt::Debug + Send + Sync + 'static>(
         let said = said.err().map(|error| error.to_string());
         for (trouble, within) in [&shared.trouble, &shared.unready].into_iter().zip(patience) {
             let late = (took > within).then(|| late.to_owned());
-            *trouble.lock().expect("not poisoned") = said.clone().or(late);
+            *trouble.lock().unwrap_or_else(PoisonError::into_inner) = said.clone().or(late);
         }
     }
 }

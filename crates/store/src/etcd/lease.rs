@@ -1,6 +1,9 @@
 //! Leases for what expires. Many keys share one, since etcd pays for each.
 
-use std::{sync::Mutex, time::Duration};
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use tokio::time::{Instant, timeout_at};
 
@@ -37,7 +40,7 @@ impl Pool {
     ) -> Result<i64, Error> {
         let ttl = i64::try_from(ttl.as_millis().div_ceil(1_000)).unwrap_or(i64::MAX / 2);
         let shares = self.shared.min(ttl / 20);
-        let known = *self.last.lock().expect("not poisoned");
+        let known = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(Granted { id, .. }) =
             known.filter(|known| known.ttl == ttl && now - known.at < shares)
         {
@@ -48,7 +51,8 @@ impl Pool {
         let granted = timeout_at(until, client.lease_grant(request)).await;
         let late = |_| Error::Unavailable("etcd did not answer in time".to_owned());
         let id = granted.map_err(late)?.map_err(|status| failed(&status))?.into_inner().id;
-        *self.last.lock().expect("not poisoned") = Some(Granted { id, ttl, at: now });
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(Granted { id, ttl, at: now });
         Ok(id)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, MutexGuard},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use bytes::Bytes;
@@ -41,6 +41,6 @@ impl<V> Values<V> {
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept<V>> {
-        self.0.lock().expect("not poisoned")
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -13,6 +13,7 @@ mod frame;
 mod hpack;
 mod huffman;
 mod out;
+mod rate;
 mod receive;
 mod stream;
 mod upload;

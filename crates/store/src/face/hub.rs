@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use bytes::Bytes;
@@ -21,7 +21,7 @@ pub(super) struct Bell {
 
 impl Bell {
     pub(super) fn ring(&self, watches: impl IntoIterator<Item = i64>, from: u64) {
-        let mut due = self.due.lock().expect("not poisoned");
+        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
         for watch in watches {
             due.entry(watch).or_insert(from);
         }
@@ -31,7 +31,7 @@ impl Bell {
 
     /// What has something to read, besides what is known to.
     pub(super) fn take(&self, known: &mut BTreeMap<i64, u64>) {
-        let mut due = std::mem::take(&mut *self.due.lock().expect("not poisoned"));
+        let mut due = std::mem::take(&mut *self.due.lock().unwrap_or_else(PoisonError::into_inner));
         if known.is_empty() {
             std::mem::swap(known, &mut due);
         }
@@ -41,7 +41,7 @@ impl Bell {
     }
 
     pub(super) fn is_silent(&self) -> bool {
-        self.due.lock().expect("not poisoned").is_empty()
+        self.due.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
     pub(super) async fn rung(&self) {

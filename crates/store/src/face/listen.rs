@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use http::{Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::{server::conn::http1, service::service_fn};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use serde_json::json;
 use tokio::{
@@ -64,15 +64,8 @@ pub(super) async fn listen(
             Some((stream, tls)) = accepted.recv() => {
                 let (front, ending) = (front.clone(), ending.clone());
                 tasks.spawn(async move {
-                    let served = match tls {
-                        None => front.serve(stream, ending).await,
-                        Some(tls) => match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
-                            Ok(Ok(stream)) => front.serve(stream, ending).await,
-                            Ok(Err(error)) => Err(error.to_string()),
-                            Err(_) => Err("it did not say who it is".to_owned()),
-                        },
-                    };
-                    if let Err(error) = served {
+                    let served = panics::contain("etcd connection", front.connect(stream, tls, ending));
+                    if let Ok(Err(error)) = served.await {
                         debug!(error, "a connection has ended");
                     }
                 });
@@ -129,6 +122,20 @@ impl Front {
         }
     }
 
+    async fn connect(
+        self,
+        stream: TcpStream,
+        tls: Option<TlsAcceptor>,
+        ending: CancellationToken,
+    ) -> Result<(), String> {
+        let Some(tls) = tls else { return self.serve(stream, ending).await };
+        match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
+            Ok(Ok(stream)) => self.serve(stream, ending).await,
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("it did not say who it is".to_owned()),
+        }
+    }
+
     async fn serve(
         self,
         mut stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -160,7 +167,10 @@ impl Front {
             let this = self.clone();
             async move { Ok::<_, Infallible>(this.answer(request).await) }
         });
-        let connection = http1::Builder::new().serve_connection(TokioIo::new(whole), service);
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HANDSHAKE)
+            .serve_connection(TokioIo::new(whole), service);
         let mut connection = std::pin::pin!(connection);
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
@@ -194,18 +204,31 @@ impl Front {
         }
     }
 
+    /// Answers a request; one that panics fails alone.
     async fn answer<B>(self, request: Request<B>) -> Response<Body>
     where
         B: hyper::body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>> + Send,
     {
-        let kind =
-            request.headers().get(header::CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
-        let path = request.uri().path();
-        if kind.starts_with(b"application/grpc") {
-            return self.grpc(request).await;
+        let kind = request.headers().get(header::CONTENT_TYPE);
+        let is_grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+        let failed = "the request caused the server to panic";
+        if is_grpc {
+            let answer = panics::contain("etcd request", self.grpc(request)).await;
+            return answer.unwrap_or_else(|_| Status::internal(failed).into_http());
         }
-        match path {
+        let answer = panics::contain("etcd request", self.plain(request)).await;
+        answer.unwrap_or_else(|_| {
+            text(StatusCode::INTERNAL_SERVER_ERROR, "text/plain; charset=utf-8", failed.into())
+        })
+    }
+
+    async fn plain<B>(self, request: Request<B>) -> Response<Body>
+    where
+        B: hyper::body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>> + Send,
+    {
+        match request.uri().path() {
             path if path.starts_with("/v3/") => gateway::answer(self.service, request).await,
             "/version" => json_text(
                 StatusCode::OK,

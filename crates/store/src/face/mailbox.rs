@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Mutex, MutexGuard, OnceLock, Weak},
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError, Weak},
     task::{Context, Waker},
 };
 
@@ -68,7 +68,7 @@ impl Mailbox {
     }
 
     fn mail(&self) -> MutexGuard<'_, Mail> {
-        self.mail.lock().expect("not poisoned")
+        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -91,10 +91,11 @@ impl Member {
     pub(super) fn start(self: &Arc<Self>) -> io::Result<JoinHandle<()>> {
         let this = self.clone();
         thread::Builder::new().name("etcd-log".into()).spawn(move || {
-            let _fall = Fall(&this);
-            while this.wait() {
-                this.commit();
-            }
+            panics::or_abort("etcd", || {
+                while this.wait() {
+                    this.commit();
+                }
+            });
         })
     }
 
@@ -104,7 +105,7 @@ impl Member {
     }
 
     pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner) // `Fall` has said it
+        panics::lock_or_abort(&self.inner)
     }
 
     /// Looks at what is durable.
@@ -223,17 +224,6 @@ impl Member {
         tell(done, Outcome::Durable);
         if let Some(image) = image {
             self.log.compact(image);
-        }
-    }
-}
-
-/// Says that it is broken if the thread panics: nobody must wait for it.
-struct Fall<'a>(&'a Member);
-
-impl Drop for Fall<'_> {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.give_up();
         }
     }
 }

@@ -94,6 +94,7 @@ pub(super) fn text(member: &Member) -> String {
     line(&format!("etcd_cluster_version{{cluster_version=\"{minor}\"}}"), "gauge", 1);
     histogram(&mut text, "etcd_disk_wal_fsync_duration_seconds", &metrics.syncs);
     histogram(&mut text, "etcd_disk_backend_commit_duration_seconds", &metrics.commits);
+    panics::report(&mut text);
     text
 }
 

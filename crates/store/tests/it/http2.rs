@@ -238,3 +238,57 @@ async fn noise_stops_nobody() {
     }
     is_well(&etcd).await;
 }
+
+/// Each setting counts for all streams that there are, and many fit into a frame.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settings_do_not_cost_more_the_more_streams_there_are() {
+    let etcd = memory();
+    let mut stream = connect(&etcd, &[]);
+    let mut flood = Vec::new();
+    for id in 0..30_000 {
+        flood.extend(frame(HEADERS, 4, 2 * id + 1, &headers("/etcdserverpb.KV/Range")));
+    }
+    let setting = |size: u8| [0, 4, 0, 0, 1, size];
+    let payload: Vec<u8> =
+        (0..2_700).flat_map(|n| setting(u8::try_from(n % 200).unwrap())).collect();
+    for _ in 0..60 {
+        flood.extend(frame(SETTINGS, 0, 0, &payload));
+    }
+    let before = std::time::Instant::now();
+    let writer = std::thread::spawn(move || {
+        stream.write_all(&flood).unwrap();
+        stream.write_all(&frame(PING, 0, 0, &[7; 8])).unwrap();
+        until(&mut stream, PING).expect("an answer")
+    });
+    is_well(&etcd).await;
+    tokio::task::spawn_blocking(move || writer.join().unwrap()).await.unwrap();
+    assert!(before.elapsed() < Duration::from_secs(20), "{:?}", before.elapsed());
+}
+
+#[tokio::test]
+async fn who_changes_its_settings_without_end_is_sent_away() {
+    let etcd = memory();
+    let mut stream = connect(&etcd, &[]);
+    let flood: Vec<u8> = (0..500).flat_map(|_| frame(SETTINGS, 0, 0, &[])).collect();
+    stream.write_all(&flood).unwrap();
+    let (_, _, _, payload) = until(&mut stream, GO_AWAY).expect("a farewell");
+    assert_eq!(payload[4..8], [0, 0, 0, 11], "calm down");
+    is_well(&etcd).await;
+}
+
+/// A window that was narrow is widened for what waits, and for nothing else.
+#[tokio::test]
+async fn a_wider_window_lets_waiting_answers_go_on() {
+    let etcd = memory();
+    let mut kv = KvClient::new(etcd.channel().await);
+    let put = pb::PutRequest { key: "a".into(), value: vec![7; 100].into(), ..Default::default() };
+    kv.put(put).await.unwrap();
+    let mut stream = connect(&etcd, &[0, 4, 0, 0, 0, 0]); // nothing at first
+    let range = message(&pb::RangeRequest { key: "a".into(), ..Default::default() });
+    stream.write_all(&frame(HEADERS, 4, 1, &headers("/etcdserverpb.KV/Range"))).unwrap();
+    stream.write_all(&frame(DATA, 1, 1, &range)).unwrap();
+    until(&mut stream, HEADERS).expect("the beginning of an answer");
+    stream.write_all(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 4, 0])).unwrap();
+    let (_, _, _, payload) = until(&mut stream, DATA).expect("the rest of it");
+    assert!(payload.len() > 100);
+}

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod commit;
+mod containment;
 mod contract;
 mod crash;
 mod crowd;

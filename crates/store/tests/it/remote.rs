@@ -49,6 +49,10 @@ impl Resident<Bytes> for Picky {
     fn topics(&self, _: &str, _: &Bytes) -> Vec<Topic> {
         vec![Topic::All]
     }
+
+    fn weight(&self, _: Option<&Bytes>, _: Option<&Bytes>) -> usize {
+        2_048
+    }
 }
 
 /// Another server, of a newer release or with another key, writes what this one cannot read.

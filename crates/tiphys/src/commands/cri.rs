@@ -32,6 +32,9 @@ struct Arguments {
     /// The group above containers whose pods name none.
     #[arg(long, default_value = "")]
     cgroup_root: String,
+    /// The most processes of a container; -1: no limit but that of its pod.
+    #[arg(long, default_value_t = 16384, allow_negative_numbers = true)]
+    pids_limit: i64,
     /// Where a registry's images are asked for: HOST=URL; `*` stands for every host.
     #[arg(long, value_name = "HOST=URL")]
     registry: Vec<String>,
@@ -62,6 +65,8 @@ async fn serve(flags: Arguments) -> Result<()> {
     let config = Config {
         root: flags.root.join("runtime"),
         cgroup_root: flags.cgroup_root.clone(),
+        shim_cgroup: String::new(),
+        pids_limit: Some(flags.pids_limit).filter(|limit| *limit > 0),
         shim: std::env::current_exe()?,
         shim_args: vec!["shim".into()],
         streaming: ([127, 0, 0, 1], 0).into(),

@@ -1,6 +1,6 @@
 //! The flags by which one of several processes leads.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use clap::{ArgAction, Args};
 use object::Value;
@@ -67,10 +67,13 @@ pub(super) fn lead(
     start: impl Fn(&Context) + Send + Sync + 'static,
 ) {
     let Some(election) = election else { return start(cx) };
-    let candidate = cx.clone();
-    cx.spawn("election", async move {
-        while !candidate.is_stopping() {
-            election.clone().lead(&candidate, &start).await;
+    let (candidate, start) = (cx.clone(), Arc::new(start));
+    cx.keep("election", move || {
+        let (candidate, election, start) = (candidate.clone(), election.clone(), start.clone());
+        async move {
+            while !candidate.is_stopping() {
+                election.clone().lead(&candidate, &*start).await;
+            }
         }
     });
 }

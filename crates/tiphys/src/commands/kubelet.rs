@@ -2,10 +2,14 @@
 
 use std::{ffi::OsString, fs, net::IpAddr, path::PathBuf, process::ExitCode};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use clap::Parser;
 use client::{Client, Kubeconfig};
-use kubelet::{Config, eviction, image_gc, rotate};
+use kubelet::{
+    Config, eviction, image_gc,
+    reserved::{Reserved, ReservedGroup},
+    rotate,
+};
 use object::Quantity;
 use runtime::Context;
 
@@ -49,6 +53,28 @@ pub(super) struct Arguments {
     /// The group below which pods' groups are made.
     #[arg(long, default_value = "")]
     cgroup_root: String,
+    /// What Kubernetes itself needs of the machine: cpu, memory, ephemeral-storage, pid; NAME=AMOUNT,…
+    #[arg(long, default_value = "")]
+    kube_reserved: String,
+    /// What other programs need of the machine, in the same way.
+    #[arg(long, default_value = "")]
+    system_reserved: String,
+    /// Who is kept to his part: pods, kube-reserved, system-reserved, the last two also with
+    /// -compressible for CPUs only, or none.
+    #[arg(long, default_value = "pods", value_delimiter = ',')]
+    enforce_node_allocatable: Vec<String>,
+    /// The group of Kubernetes' own processes.
+    #[arg(long, default_value = "")]
+    kube_reserved_cgroup: String,
+    /// The group of other programs.
+    #[arg(long, default_value = "")]
+    system_reserved_cgroup: String,
+    /// The most processes of a pod; -1: as many as all pods may have.
+    #[arg(long, default_value_t = -1, allow_negative_numbers = true)]
+    pod_max_pids: i64,
+    /// The kubelet's own oom_score_adj, where it may be set.
+    #[arg(long, default_value_t = -999, allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-1000..=1000))]
+    oom_score_adj: i32,
     /// The port to serve on.
     #[arg(long, default_value_t = 10250)]
     port: u16,
@@ -100,6 +126,9 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
             None => Client::new(client::Config::unix(std::path::Path::new("/nonexistent"))),
         };
         let cx = Context::new(&client);
+        if let Err(error) = fs::write("/proc/self/oom_score_adj", flags.oom_score_adj.to_string()) {
+            tracing::warn!(%error, "--oom-score-adj {} is not allowed here", flags.oom_score_adj);
+        }
         kubelet::start(&cx, config(flags)?).await?;
         asked_to_stop().await?;
         cx.stop().await;
@@ -140,7 +169,21 @@ fn config(flags: Arguments) -> Result<Config> {
     let files = flags.container_log_max_files;
     ensure!(files >= 2, "--container-log-max-files {files}: at least 2 are needed");
     ensure!(size > 0, "--container-log-max-size must be more than nothing");
+    let (kube, system): (Reserved, Reserved) = (
+        flags.kube_reserved.parse().map_err(|why| anyhow!("--kube-reserved: {why}"))?,
+        flags.system_reserved.parse().map_err(|why| anyhow!("--system-reserved: {why}"))?,
+    );
+    let groups = [
+        ("kube-reserved", &flags.kube_reserved_cgroup, &kube),
+        ("system-reserved", &flags.system_reserved_cgroup, &system),
+    ];
+    let (enforce_pods, reserved_groups) = enforcement(&flags.enforce_node_allocatable, groups)?;
     Ok(Config {
+        kube_reserved: kube,
+        system_reserved: system,
+        enforce_pods,
+        reserved_groups,
+        pod_max_pids: flags.pod_max_pids,
         eviction: eviction::Settings {
             thresholds,
             transition,
@@ -162,6 +205,44 @@ fn config(flags: Arguments) -> Result<Config> {
         standalone: flags.kubeconfig.is_none(),
         ..Config::new(&name, socket)
     })
+}
+
+/// Whether pods are kept to their part, and which groups are: `--enforce-node-allocatable`.
+fn enforcement(
+    asked: &[String],
+    groups: [(&str, &String, &Reserved); 2],
+) -> Result<(bool, Vec<ReservedGroup>)> {
+    const FLAG: &str = "enforceNodeAllocatable (--enforce-node-allocatable)";
+    let has = |key: &str| asked.iter().any(|one| one == key);
+    ensure!(
+        !has("none") || asked.len() == 1,
+        "invalid configuration: {FLAG} may not contain additional enforcements when \"none\" is specified"
+    );
+    let mut found = Vec::new();
+    for (name, path, reserved) in groups {
+        let compressible = format!("{name}-compressible");
+        ensure!(
+            !has(name) || !has(&compressible),
+            "invalid configuration: both {name:?} and {compressible:?} cannot be specified together in {FLAG}"
+        );
+        if !has(name) && !has(&compressible) {
+            continue;
+        }
+        ensure!(
+            !path.is_empty(),
+            "invalid configuration: --{name}-cgroup must be specified when {name:?} or {compressible:?} included in {FLAG}"
+        );
+        let compressible_only = !has(name);
+        let (path, reserved) = (path.clone(), reserved.clone());
+        found.push(ReservedGroup { path, reserved, compressible_only });
+    }
+    for one in asked.iter().filter(|one| !one.is_empty()) {
+        let plain = one.strip_suffix("-compressible").unwrap_or(one);
+        let known = groups.iter().any(|(name, ..)| *name == plain)
+            || ["pods", "none"].contains(&one.as_str());
+        ensure!(known, "invalid configuration: option {one:?} specified for {FLAG}");
+    }
+    Ok((has("pods"), found))
 }
 
 #[cfg(test)]
@@ -261,5 +342,30 @@ mod tests {
         assert_eq!(size, 1024);
         assert!(refused(&["--container-log-max-files=1"]));
         assert!(refused(&["--container-log-max-size=0"]));
+    }
+
+    #[test]
+    fn what_is_reserved_is_kept_from_pods() {
+        let flags = ["--kube-reserved=cpu=100m,memory=1Gi", "--system-reserved=pid=100"];
+        let config = read(&flags).expect("good flags");
+        assert_eq!(config.kube_reserved.get("memory").map(Quantity::value), Some(1 << 30));
+        assert_eq!(config.system_reserved.get("pid").map(Quantity::value), Some(100));
+        assert!(config.enforce_pods && config.reserved_groups.is_empty());
+        assert!(refused(&["--kube-reserved=gpu=1"]));
+        assert!(!read(&["--enforce-node-allocatable=none"]).expect("good").enforce_pods);
+        let flags = [
+            "--enforce-node-allocatable=pods,kube-reserved-compressible",
+            "--kube-reserved-cgroup=/kube",
+            "--kube-reserved=cpu=1",
+        ];
+        let [group] = &read(&flags).expect("good flags").reserved_groups[..] else {
+            panic!("one group");
+        };
+        assert!(group.path == "/kube" && group.compressible_only);
+        assert!(refused(&flags[..1]), "a group without a path");
+        assert!(refused(&["--enforce-node-allocatable=none,pods"]));
+        assert!(refused(&["--enforce-node-allocatable=everything"]));
+        assert_eq!(read(&["--pod-max-pids=7"]).expect("good").pod_max_pids, 7);
+        assert!(refused(&["--oom-score-adj=1001"]));
     }
 }

@@ -46,7 +46,9 @@ pub(crate) async fn run() -> Result<()> {
         ..Flags::new(data)
     };
     let listener = tokio::net::TcpListener::from_std(sockets.tls)?;
-    let running = Arc::new(start_on(Config::new(flags)?, Some(listener)).await?);
+    let mut config = Config::new(flags)?;
+    config.lacking = settings.lacking().map(|part| part.name).collect();
+    let running = Arc::new(start_on(config, Some(listener)).await?);
     let node = format!("system:node:{}", settings.node_name);
     let node = User::new(&node, &["system:nodes", "system:authenticated"]);
     running.socket(tokio::net::UnixListener::from_std(sockets.node)?, node, 0);

@@ -35,7 +35,7 @@ pub(crate) async fn run(layout: &Layout, wipe: bool) -> Result<()> {
     }
     sys::cgroup::Hierarchies::detect()?.group(&cgroup_root(layout))?.remove()?;
     if wipe {
-        fs::remove_dir_all(layout.dir())
+        sys::tree::remove(layout.dir())
             .with_context(|| format!("cannot remove {}", layout.dir().display()))?;
     }
     println!("the cluster is down");

@@ -82,6 +82,7 @@ fn settings(membership: &Membership, join: &Join) -> Result<Settings> {
         disable: vec!["control".to_owned(), "dns".to_owned()],
         registries: join.registry.clone(),
         etcd: Vec::new(),
+        external: Vec::new(),
     })
 }
 

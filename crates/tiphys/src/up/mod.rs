@@ -17,6 +17,7 @@ mod layout;
 mod machine;
 pub(crate) mod membership;
 pub(crate) mod node;
+mod protect;
 mod settings;
 mod sockets;
 pub(crate) mod start;

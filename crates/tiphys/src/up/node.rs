@@ -21,7 +21,7 @@ pub(super) use self::{
     network::PodNetwork,
     runtime::{cgroup_root, open_images, settings_of},
 };
-use super::{Layout, Settings, join::MEMBERSHIP, membership};
+use super::{Layout, Settings, join::MEMBERSHIP, membership, protect};
 
 pub(crate) async fn run(layout: &Layout) -> Result<()> {
     let settings = Settings::load(&layout.path("config.yaml"))?;
@@ -78,6 +78,8 @@ fn kubelet_config(layout: &Layout, settings: &Settings) -> Result<kubelet::Confi
         cluster_dns: vec![settings.dns],
         clients: Some(pki::Trust::new(&pki::certificates(&ca)?)?),
         cgroup_root: cgroup_root(layout),
+        kube_reserved: protect::reserved().parse().map_err(anyhow::Error::msg)?,
+        pod_max_pids: protect::pod_max_pids(),
         port: 0, // any: several clusters may share a machine
         ..kubelet::Config::new(&settings.node_name, layout.path("run/cri.sock")).on_shared_machine()
     })

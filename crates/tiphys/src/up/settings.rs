@@ -23,6 +23,8 @@ pub(crate) struct Settings {
     pub(crate) registries: Vec<String>,
     /// Where etcd is, if that keeps the data.
     pub(crate) etcd: Vec<String>,
+    /// Parts that we lack and somebody else brings: see `api::parts`.
+    pub(crate) external: Vec<String>,
 }
 
 /// What a user asked for; the rest is chosen.
@@ -35,14 +37,19 @@ pub(crate) struct Wishes {
     pub(crate) disable: Vec<String>,
     pub(crate) registries: Vec<String>,
     pub(crate) etcd: Vec<String>,
+    pub(crate) external: Vec<String>,
 }
 
 impl Settings {
-    /// What was chosen before; else chooses and keeps it.
+    /// What was chosen before; else chooses and keeps it. What others bring may change.
     pub(crate) fn load_or_choose(path: &Path, wishes: &Wishes) -> Result<Self> {
         if path.exists() {
-            let settings = Self::load(path)?;
+            let mut settings = Self::load(path)?;
             settings.agrees(wishes)?;
+            if !wishes.external.is_empty() && settings.external != wishes.external {
+                settings.external.clone_from(&wishes.external);
+                settings.keep(path)?;
+            }
             return Ok(settings);
         }
         let settings = Self::choose(wishes)?;
@@ -80,6 +87,7 @@ impl Settings {
             disable: wishes.disable.clone(),
             registries: wishes.registries.clone(),
             etcd: wishes.etcd.clone(),
+            external: wishes.external.clone(),
         })
     }
 
@@ -110,6 +118,12 @@ impl Settings {
         self.disable.iter().any(|own| own == part)
     }
 
+    /// Parts that neither we nor anybody else brings.
+    pub(crate) fn lacking(&self) -> impl Iterator<Item = &'static schema::Part> {
+        let external = |part: &&schema::Part| self.external.iter().any(|own| own == part.name);
+        api::parts::ALL.iter().copied().filter(move |part| !external(part))
+    }
+
     fn to_tree(&self) -> Value {
         let mut tree = Value::object();
         tree["nodeName"] = self.node_name.as_str().into();
@@ -123,6 +137,9 @@ impl Settings {
         tree["registries"] = self.registries.iter().map(String::as_str).collect();
         if !self.etcd.is_empty() {
             tree["etcdServers"] = self.etcd.iter().map(String::as_str).collect();
+        }
+        if !self.external.is_empty() {
+            tree["external"] = self.external.iter().map(String::as_str).collect();
         }
         tree
     }
@@ -145,6 +162,7 @@ impl Settings {
             disable: texts("disable"),
             registries: texts("registries"),
             etcd: texts("etcdServers"),
+            external: texts("external"),
         })
     }
 }
@@ -166,7 +184,10 @@ mod tests {
             disable: vec!["dns".to_owned()],
             registries: vec!["*=http://192.0.2.1:5000".to_owned()],
             etcd: vec!["http://192.0.2.1:2379".to_owned()],
+            external: vec!["ingress".to_owned()],
         };
+        assert!(settings.lacking().all(|part| part.name != "ingress"));
+        assert!(settings.lacking().any(|part| part.name == "network-policy"));
         assert_eq!(Settings::from_tree(&settings.to_tree()), Some(settings.clone()));
         let wish = Wishes { port: Some(7443), ..Wishes::default() };
         assert!(settings.agrees(&wish).is_err());

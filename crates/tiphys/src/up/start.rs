@@ -54,6 +54,11 @@ pub(crate) struct Up {
     /// Where etcd is, if that keeps the data: URLs of http.
     #[arg(long, value_delimiter = ',', value_name = "URLS")]
     pub(crate) etcd_servers: Vec<String>,
+    /// Parts that something else brings: network-policy, ingress, load-balancer, volume-attachment,
+    /// dynamic-resources, workload-scheduling, storage-migration. Objects for them are taken
+    /// without a warning.
+    #[arg(long, value_delimiter = ',', value_name = "PARTS")]
+    pub(crate) external: Vec<String>,
     /// Run a small web application and show where it answers.
     #[arg(long)]
     pub(crate) demo: bool,
@@ -72,6 +77,14 @@ pub(crate) async fn run(up: Up) -> Result<()> {
             PARTS.contains(&part.as_str()),
             "--disable {part:?}: the parts are {}",
             PARTS.join(", ")
+        );
+    }
+    for part in &up.external {
+        let known: Vec<&str> = api::parts::ALL.iter().map(|part| part.name).collect();
+        ensure!(
+            known.contains(&part.as_str()),
+            "--external {part:?}: the parts are {}",
+            known.join(", ")
         );
     }
     for url in &up.etcd_servers {
@@ -93,6 +106,7 @@ pub(crate) async fn run(up: Up) -> Result<()> {
         disable: up.disable.clone(),
         registries: up.registry.clone(),
         etcd: up.etcd_servers.clone(),
+        external: up.external.clone(),
     };
     let settings = Settings::load_or_choose(&layout.path("config.yaml"), &wishes)?;
     layout.make(settings.user)?;

@@ -25,6 +25,11 @@ pub(crate) fn print(layout: &Layout) -> ExitCode {
             println!("  {name:<12} not running");
         }
     }
+    if let Ok(settings) = &settings {
+        for part in settings.lacking() {
+            println!("  {:<19} not there: {}", part.name, part.lacking);
+        }
+    }
     if all { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

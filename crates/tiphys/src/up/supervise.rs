@@ -16,7 +16,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use super::{Layout, Settings, sockets::Sockets, status};
+use super::{Layout, Settings, protect, sockets::Sockets, status};
 
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LAST_RETRY: Duration = Duration::from_secs(3);
@@ -28,6 +28,7 @@ const HANDOVER: Duration = Duration::from_secs(1);
 /// Runs until it is asked to stop.
 pub(crate) async fn run(layout: &Layout) -> Result<()> {
     let lock = lock(layout).await?;
+    protect::protect(layout);
     fs::write(layout.path("run/supervisor.pid"), std::process::id().to_string())?;
     let settings = Settings::load(&layout.path("config.yaml"))?;
     end_all(layout).await;
@@ -108,6 +109,7 @@ impl Part<'_> {
         sys::spawn::pass(&mut command, passed);
         let child = tokio::process::Command::from(command).spawn()?;
         let pid = child.id().unwrap_or_default();
+        protect::place(self.layout, self.name, pid);
         fs::write(pid_file(self.layout, self.name), pid.to_string())?;
         info!(part = self.name, pid, "started");
         Ok(child)

@@ -325,12 +325,20 @@ fn check_times(leaf: &X509Certificate, request: &PodCertificateRequest, errs: &m
         ("notAfter", after, "must be set to the NotAfter time encoded in the leaf certificate")
     } else if lifetime < i64::from(SHORTEST) {
         let why = "leaf certificate lifetime must be >= 1 hour";
-        errs.invalid(&Path::STATUS.field("certificateChain"), lifetime * 1_000_000_000, why);
+        errs.invalid(
+            &Path::STATUS.field("certificateChain"),
+            lifetime.saturating_mul(1_000_000_000),
+            why,
+        );
         return false;
     } else if lifetime > most {
         let why =
             format!("leaf certificate lifetime must be <= spec.maxExpirationSeconds ({most})");
-        errs.invalid(&Path::STATUS.field("certificateChain"), lifetime * 1_000_000_000, why);
+        errs.invalid(
+            &Path::STATUS.field("certificateChain"),
+            lifetime.saturating_mul(1_000_000_000),
+            why,
+        );
         return false;
     } else if seconds(refresh) < from + 600 {
         ("beginRefreshAt", refresh, "must be at least 10 minutes after status.notBefore")

@@ -123,7 +123,7 @@ impl Summary {
     }
 
     fn count(&mut self, container: &ContainerStatus) {
-        self.restarts += container.restart_count();
+        self.restarts = self.restarts.saturating_add(container.restart_count());
         let Some(ended) = container.last_state().terminated() else { return };
         let seconds = Time::seconds(ended.finished_at());
         if seconds > self.restarted.as_deref().and_then(Time::seconds) {

@@ -190,6 +190,13 @@ impl Kind for Service {
         Index::field("spec.type", |service| service.spec().type_().into()),
     ];
 
+    /// One that names a class is some provider's.
+    fn needs(&self) -> Option<&'static schema::Part> {
+        let provided = self.spec().load_balancer_class().is_some();
+        let balanced = self.spec().type_() == "LoadBalancer" && !provided;
+        balanced.then_some(&crate::parts::LOAD_BALANCER)
+    }
+
     fn warn(&self, _old: Option<&Self>, told: &mut Warnings) {
         warnings::warn(self, told);
     }

@@ -98,6 +98,7 @@ pub struct DeviceSubRequest {
 }
 
 impl Kind for ResourceClaim {
+    const COMPILES: bool = true;
     const NAMES: Names = Names { version: "v1beta1", ..resource::ResourceClaim::NAMES };
     const STORAGE: Storage = resource::ResourceClaim::STORAGE;
     const SHOWS_DELETED: bool = true;

@@ -30,6 +30,7 @@ pub struct ResourceClaimTemplateSpec {
 }
 
 impl Kind for ResourceClaimTemplate {
+    const COMPILES: bool = true;
     const NAMES: Names = Names { version: "v1beta1", ..resource::ResourceClaimTemplate::NAMES };
     const STORAGE: Storage = resource::ResourceClaimTemplate::STORAGE;
     const SHOWS_DELETED: bool = true;

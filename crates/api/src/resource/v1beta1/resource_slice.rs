@@ -101,6 +101,7 @@ pub struct BasicDevice {
 }
 
 impl Kind for ResourceSlice {
+    const COMPILES: bool = true;
     const NAMES: Names = Names { version: "v1beta1", ..resource::ResourceSlice::NAMES };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = resource::ResourceSlice::STORAGE;

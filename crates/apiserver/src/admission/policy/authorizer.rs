@@ -1,7 +1,11 @@
 //! The server's authorizer, as expressions ask it.
+//!
+//! An expression does not wait. Where an authorizer has to ask somebody else, the question is
+//! noted, the evaluation fails, and it is repeated when there is an answer.
 
 use std::{
     pin::pin,
+    sync::{Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
 };
 
@@ -10,10 +14,66 @@ use server::{Attributes, Decision, User};
 
 use crate::admission::Rights;
 
+/// How many questions one evaluation may have for those who have to ask elsewhere.
+const MOST: usize = 64;
+
 /// What the user of a request may do.
 pub(super) struct Asked<'a> {
-    pub(super) rights: &'a Rights,
-    pub(super) user: &'a User,
+    rights: &'a Rights,
+    user: &'a User,
+    questions: Mutex<Questions>,
+}
+
+#[derive(Default)]
+struct Questions {
+    answered: Vec<(Question, cel::Decision)>,
+    open: Option<Question>,
+}
+
+#[derive(Clone, PartialEq)]
+struct Question {
+    user: User,
+    attributes: Attributes,
+}
+
+impl<'a> Asked<'a> {
+    pub(super) fn new(rights: &'a Rights, user: &'a User) -> Self {
+        Self { rights, user, questions: Mutex::default() }
+    }
+
+    /// Finds the answer to what the last evaluation wanted to know; whether there was anything,
+    /// so that it must be repeated.
+    pub(super) async fn answer(&self) -> bool {
+        let Some(question) = self.questions().open.take() else { return false };
+        let decision = decide(self.rights, &question).await;
+        let mut questions = self.questions();
+        questions.answered.push((question, decision));
+        true
+    }
+
+    fn questions(&self) -> MutexGuard<'_, Questions> {
+        self.questions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The answer, if it is known or nobody else need be asked for it.
+    fn at_once(&self, question: &Question) -> Option<cel::Decision> {
+        let known = |questions: &Questions| {
+            let found = questions.answered.iter().find(|(other, _)| other == question);
+            found.map(|(_, decision)| decision.clone())
+        };
+        if let Some(decision) = known(&self.questions()) {
+            return Some(decision);
+        }
+        // Those before the first who has to ask elsewhere may have an opinion already.
+        let waits = self.rights.0.iter().position(|way| way.asks_elsewhere());
+        let here = Rights(self.rights.0[..waits.unwrap_or(self.rights.0.len())].to_vec());
+        let deciding = pin!(first_opinion(&here, question));
+        match deciding.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready((decision, true)) => Some(decision),
+            Poll::Ready((decision, false)) if waits.is_none() => Some(decision),
+            _ => None,
+        }
+    }
 }
 
 impl Authorizer for Asked<'_> {
@@ -49,31 +109,87 @@ impl Authorizer for Asked<'_> {
             let name = format!("system:serviceaccount:{namespace}:{name}");
             User::new(&name, &["system:serviceaccounts", &all])
         });
-        decide(self.rights, account.as_ref().unwrap_or(self.user), &attributes)
+        let user = account.unwrap_or_else(|| self.user.clone());
+        let question = Question { user, attributes };
+        self.at_once(&question).unwrap_or_else(|| {
+            let mut questions = self.questions();
+            let few = questions.answered.len() < MOST;
+            if few {
+                questions.open.get_or_insert(question);
+            }
+            let why = if few { "not yet known" } else { "too many checks of one evaluation" };
+            cel::Decision { error: Some(why.to_owned()), ..cel::Decision::default() }
+        })
     }
 }
 
-/// The first opinion. Expressions do not wait: whoever has to ask elsewhere has none.
-fn decide(rights: &Rights, user: &User, attributes: &Attributes) -> cel::Decision {
+async fn decide(rights: &Rights, question: &Question) -> cel::Decision {
+    first_opinion(rights, question).await.0
+}
+
+/// The first opinion, and whether anybody has one.
+async fn first_opinion(rights: &Rights, question: &Question) -> (cel::Decision, bool) {
     let mut reasons = Vec::new();
     for way in &rights.0 {
-        let asking = pin!(way.authorize(user, attributes));
-        let answer = asking.poll(&mut Context::from_waker(Waker::noop()));
-        match answer {
-            Poll::Ready(Decision::Allow(reason)) => {
-                return cel::Decision { allowed: true, reason, error: None };
+        let decided = match way.authorize(&question.user, &question.attributes).await {
+            Decision::Allow(reason) => cel::Decision { allowed: true, reason, error: None },
+            Decision::Deny(reason) => cel::Decision { allowed: false, reason, error: None },
+            Decision::NoOpinion(reason) => {
+                reasons.push(reason);
+                continue;
             }
-            Poll::Ready(Decision::Deny(reason)) => {
-                return cel::Decision { allowed: false, reason, error: None };
-            }
-            Poll::Ready(Decision::NoOpinion(reason)) => reasons.push(reason),
-            Poll::Pending => {
-                let error =
-                    "an authorizer that is not part of this server was not asked".to_owned();
-                return cel::Decision { allowed: false, reason: String::new(), error: Some(error) };
-            }
-        }
+        };
+        return (decided, true);
     }
     reasons.retain(|reason| !reason.is_empty());
-    cel::Decision { allowed: false, reason: reasons.join("\n"), error: None }
+    (cel::Decision { allowed: false, reason: reasons.join("\n"), error: None }, false)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use server::{Authorize, Authorizing};
+
+    use super::*;
+
+    /// Answers later, and counts who asks.
+    #[derive(Debug, Default)]
+    struct Elsewhere(AtomicUsize);
+
+    impl Authorize for Elsewhere {
+        fn authorize<'a>(&'a self, _: &'a User, attributes: &'a Attributes) -> Authorizing<'a> {
+            Box::pin(async move {
+                self.0.fetch_add(1, Ordering::SeqCst);
+                tokio::task::yield_now().await;
+                match &*attributes.path {
+                    "/yes" => Decision::Allow("elsewhere".to_owned()),
+                    _ => Decision::NoOpinion(String::new()),
+                }
+            })
+        }
+
+        fn asks_elsewhere(&self) -> bool {
+            true
+        }
+    }
+
+    #[tokio::test]
+    async fn who_has_to_ask_elsewhere_is_waited_for() {
+        let elsewhere = Arc::new(Elsewhere::default());
+        let (rights, user) = (Rights(vec![elsewhere.clone()]), User::new("u", &[]));
+        let asked = Asked::new(&rights, &user);
+        let check = |path: &str| asked.check(&Access::Path { user: None, path, verb: "get" });
+        assert!(check("/yes").error.is_some(), "nobody has been asked yet");
+        assert_eq!(elsewhere.0.load(Ordering::SeqCst), 0);
+        assert!(asked.answer().await);
+        assert!(check("/yes").allowed);
+        assert!(check("/no").error.is_some() && asked.answer().await);
+        assert!(!check("/no").allowed && check("/no").error.is_none());
+        assert!(!asked.answer().await, "all is known");
+        assert_eq!(elsewhere.0.load(Ordering::SeqCst), 2, "each question was asked once");
+    }
 }

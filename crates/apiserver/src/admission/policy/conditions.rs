@@ -1,23 +1,20 @@
 //! `matchConditions` of webhooks: expressions decide whether a hook is asked at all.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cel::{
     Environment,
     policy::{Conditions, Inputs, Scope},
 };
-use object::{Value, to_json};
+use object::{Recent, Value, to_json};
 use server::{Admission, Counter, Name, Report, Timing};
 use tokio::time::Instant;
 
 use super::{Asked, check};
 use crate::admission::Rights;
 
-/// More than all hooks of a cluster have; then all are compiled again.
-const MOST: usize = 1024;
+/// How many bytes of conditions are kept compiled; more than all hooks of a cluster have.
+const CACHE: usize = 4 << 20;
 const SECONDS: &[f64] = &[0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25];
 
 /// The conditions of all hooks, each compiled once.
@@ -25,7 +22,7 @@ const SECONDS: &[f64] = &[0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25];
 pub(crate) struct HookConditions {
     rights: Rights,
     environment: Arc<Environment>,
-    compiled: Mutex<HashMap<Vec<u8>, Arc<Conditions>>>,
+    compiled: Mutex<Recent<Vec<u8>, Arc<Conditions>>>,
     seconds: Timing,
     errors: Counter,
     exclusions: Counter,
@@ -46,7 +43,7 @@ impl HookConditions {
         Self {
             rights,
             environment: scope.environment(&[]),
-            compiled: Mutex::default(),
+            compiled: Mutex::new(Recent::new(CACHE)),
             seconds: Timing::new(
                 name(
                     "apiserver_admission_match_condition_evaluation_seconds",
@@ -67,21 +64,27 @@ impl HookConditions {
 
     /// Whether all of a hook's hold; `request` is that of the review. `Err`: one failed,
     /// and the hook's policy is that this matters.
-    pub(crate) fn hold(
+    pub(crate) async fn hold(
         &self,
         hook: &Value,
         admission: &Admission<'_>,
         request: &Value,
     ) -> Result<bool, String> {
-        let asked = Asked { rights: &self.rights, user: admission.user };
+        let asked = Asked::new(&self.rights, admission.user);
         let request = &request.unpacked();
-        let inputs = Inputs {
-            old: request.get("oldObject"),
-            authorizer: Some((&asked, check(admission))),
-            ..Inputs::new(request.get("object"), request)
-        };
         let began = Instant::now();
-        let held = self.compiled(hook).matches(&inputs, &[], true);
+        let conditions = self.compiled(hook);
+        let held = loop {
+            let inputs = Inputs {
+                old: request.get("oldObject"),
+                authorizer: Some((&asked, check(admission))),
+                ..Inputs::new(request.get("object"), request)
+            };
+            let held = conditions.matches(&inputs, &[], true);
+            if !asked.answer().await {
+                break held;
+            }
+        };
         // Only hooks that may change something are asked again.
         let mutates = !hook.get("reinvocationPolicy").is_null();
         let name = hook.get("name").as_str().unwrap_or_default();
@@ -99,11 +102,13 @@ impl HookConditions {
 
     fn compiled(&self, hook: &Value) -> Arc<Conditions> {
         let key = to_json(hook.get("matchConditions"));
-        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
-        if compiled.len() >= MOST {
-            compiled.clear();
+        let cache = || self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(compiled) = cache().get(&key) {
+            return compiled.clone();
         }
         let make = || Arc::new(Conditions::new(hook, &self.environment));
-        compiled.entry(key).or_insert_with(make).clone()
+        let (compiled, weight) = (server::expensive::aside(make), key.len());
+        cache().insert(key, compiled.clone(), weight);
+        compiled
     }
 }

@@ -10,7 +10,7 @@ mod validating;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use cel::policy::Inputs;
@@ -50,20 +50,25 @@ impl<P> Compiled<P> {
 
     fn get(&self, policy: &Version<Value>) -> Arc<P> {
         let name = Text::from(Object::view(&policy.object).metadata().name());
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        match made.get(&name) {
-            Some((revision, compiled)) if *revision == policy.revision => compiled.clone(),
+        let known = self.made().get(&name).cloned();
+        match known {
+            Some((revision, compiled)) if revision == policy.revision => compiled,
             _ => {
-                let compiled = Arc::new((self.make)(policy.object.get("spec")));
-                made.insert(name, (policy.revision, compiled.clone()));
+                let make = || Arc::new((self.make)(policy.object.get("spec")));
+                let compiled = server::expensive::aside(make);
+                self.made().insert(name, (policy.revision, compiled.clone()));
                 compiled
             }
         }
     }
 
+    fn made(&self) -> MutexGuard<'_, HashMap<Text, (u64, Arc<P>)>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Forgets those that are no more.
     fn keep(&self, policies: &[Arc<Version<Value>>]) {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = self.made();
         if made.len() > policies.len() {
             let exists = |name: &str| policies.iter().any(|policy| named(policy) == name);
             made.retain(|name, _| exists(name));
@@ -191,13 +196,14 @@ struct Evaluation {
 }
 
 impl Evaluation {
-    /// Calls `work` with the request as it is now, in the version that is looked at.
-    fn with<T>(
+    /// Calls `work` with the request as it is now, in the version that is looked at; again, if
+    /// somebody else had to be asked for it.
+    async fn with<T>(
         &self,
         admission: &Admission<'_>,
         served: &Served,
         param: &Param,
-        work: impl FnOnce(&Inputs<'_>) -> T,
+        work: impl Fn(&Inputs<'_>) -> T,
     ) -> Result<T, Status> {
         let request = review::request(admission, served, |object| shown(served, object).unpacked());
         let space = namespace(admission)?;
@@ -205,18 +211,22 @@ impl Evaluation {
         let node = self.nodes.get(&served.definition);
         let namespace_node = self.nodes.get(&namespaces.definition);
         let params_node = param.as_ref().and_then(|(kind, _)| self.nodes.get(&kind.definition));
-        let asked = Asked { rights: &self.rights, user: admission.user };
-        let inputs = Inputs {
-            old: request.get("oldObject"),
-            node: node.as_deref(),
-            namespace: space.as_ref().map_or(&object::NULL, |space| &space.object),
-            namespace_node: namespace_node.as_deref(),
-            params: param.as_ref().map_or(&object::NULL, |(_, param)| &param.object),
-            params_node: params_node.as_deref(),
-            authorizer: Some((&asked, check(admission))),
-            ..Inputs::new(request.get("object"), &request)
-        };
-        Ok(work(&inputs))
+        let asked = Asked::new(&self.rights, admission.user);
+        loop {
+            let done = work(&Inputs {
+                old: request.get("oldObject"),
+                node: node.as_deref(),
+                namespace: space.as_ref().map_or(&object::NULL, |space| &space.object),
+                namespace_node: namespace_node.as_deref(),
+                params: param.as_ref().map_or(&object::NULL, |(_, param)| &param.object),
+                params_node: params_node.as_deref(),
+                authorizer: Some((&asked, check(admission))),
+                ..Inputs::new(request.get("object"), &request)
+            });
+            if !asked.answer().await {
+                return Ok(done);
+            }
+        }
     }
 }
 

@@ -42,8 +42,7 @@ impl Admit for Mutating {
     }
 
     fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
-        let done = self.run(admission);
-        Box::pin(async move { done })
+        Box::pin(self.run(admission))
     }
 }
 
@@ -58,7 +57,7 @@ struct Invoked {
 }
 
 impl Mutating {
-    fn run(&self, admission: &mut Admission<'_>) -> Result<(), Status> {
+    async fn run(&self, admission: &mut Admission<'_>) -> Result<(), Status> {
         let all = policies(admission, KINDS, self.files.as_deref())?;
         let policies: Vec<_> = all.iter().map(|(policy, _)| policy.clone()).collect();
         self.compiled.keep(&policies);
@@ -110,7 +109,7 @@ impl Mutating {
                 let mut invoked = false;
                 for param in &params {
                     let began = Instant::now();
-                    let done = self.invoke(&compiled, admission, &served, param)?;
+                    let done = self.invoke(&compiled, admission, &served, param).await?;
                     let tally = &self.evaluation.tally;
                     tally.changed((name, bound), !done.errors.is_empty(), began.elapsed());
                     done.errors.iter().for_each(|why| failed("Invalid", says(why)));
@@ -135,15 +134,15 @@ impl Mutating {
     }
 
     /// Runs a policy.
-    fn invoke(
+    async fn invoke(
         &self,
         policy: &MutatingPolicy,
         admission: &mut Admission<'_>,
         served: &Served,
         param: &Param,
     ) -> Result<Invoked, Status> {
-        let matched =
-            self.evaluation.with(admission, served, param, |inputs| policy.matches(inputs))?;
+        let matches = |inputs: &cel::policy::Inputs<'_>| policy.matches(inputs);
+        let matched = self.evaluation.with(admission, served, param, matches).await?;
         match matched {
             Ok(true) => {}
             Ok(false) => return Ok(Invoked::default()),
@@ -156,7 +155,8 @@ impl Mutating {
             }
             let made = self
                 .evaluation
-                .with(admission, served, param, |inputs| policy.mutation(at, inputs))?;
+                .with(admission, served, param, |inputs| policy.mutation(at, inputs))
+                .await?;
             let applied = match made {
                 Ok(mutation) => apply(admission, served, &mutation)?,
                 Err(why) => Err(why),

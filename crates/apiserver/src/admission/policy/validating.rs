@@ -44,8 +44,7 @@ impl Admit for Validating {
     }
 
     fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
-        let done = self.run(admission);
-        Box::pin(async move { done })
+        Box::pin(self.run(admission))
     }
 }
 
@@ -56,7 +55,7 @@ struct Denied {
 }
 
 impl Validating {
-    fn run(&self, admission: &Admission<'_>) -> Result<(), Status> {
+    async fn run(&self, admission: &Admission<'_>) -> Result<(), Status> {
         let all = policies(admission, KINDS, self.files.as_deref())?;
         let (mut denied, mut failures) = (None, Vec::new());
         let policies: Vec<_> = all.iter().map(|(policy, _)| policy.clone()).collect();
@@ -103,7 +102,8 @@ impl Validating {
                     let began = Instant::now();
                     let said = self
                         .evaluation
-                        .with(admission, &served, &param, |inputs| compiled.evaluate(inputs))?;
+                        .with(admission, &served, &param, |inputs| compiled.evaluate(inputs))
+                        .await?;
                     let (took, tally) = (began.elapsed(), &self.evaluation.tally);
                     let enforced = |action: &str| {
                         tally.enforced((name, named(binding)), action, took);

@@ -157,7 +157,7 @@ pub(super) fn number(n: usize) -> Quantity {
 fn pod(pod: &Pod, now: i64, used: &mut Amounts) {
     let meta = pod.metadata();
     let late = meta.deletion_timestamp().and_then(Time::seconds).is_some_and(|moment| {
-        now > moment + meta.deletion_grace_period_seconds().unwrap_or_default()
+        now > moment.saturating_add(meta.deletion_grace_period_seconds().unwrap_or_default())
     });
     if pod.is_finished() || late {
         return;

@@ -31,11 +31,8 @@ impl Limits {
         if added {
             return self.variables(spec, "ephemeralContainers", "ephemeral container");
         }
-        let volumes = spec.get("volumes").items().iter().filter_map(|volume| {
-            let secret = volume.get("secret");
-            (!secret.is_null()).then(|| text(secret, "secretName"))
-        });
-        let volume = volumes.into_iter().find_map(|name| self.refuse("volume with", name));
+        let mut volumes = spec.get("volumes").items().iter().flat_map(of_volume);
+        let volume = volumes.find_map(|name| self.refuse("volume with", name));
         let pulls = spec.get("imagePullSecrets").items().iter().map(|own| text(own, "name"));
         let pull = || {
             let (at, name) =
@@ -80,6 +77,22 @@ impl Limits {
             )
         })
     }
+}
+
+/// The secrets that a volume names, by whatever field. Upstream looks at volumes of the type `secret` only, so that
+/// a projected volume passes by the limit.
+fn of_volume(volume: &Value) -> Vec<&str> {
+    let mut found = Vec::new();
+    for kind in ["secret", "azureFile"] {
+        found.extend(volume.get(kind).get("secretName").as_str());
+    }
+    for kind in ["cephfs", "cinder", "flexVolume", "rbd", "scaleIO", "iscsi", "storageos"] {
+        found.extend(volume.get(kind).get("secretRef").get("name").as_str());
+    }
+    found.extend(volume.get("csi").get("nodePublishSecretRef").get("name").as_str());
+    let sources = volume.get("projected").get("sources").items().iter();
+    found.extend(sources.filter_map(|source| source.get("secret").get("name").as_str()));
+    found
 }
 
 fn text<'a>(tree: &'a Value, name: &str) -> &'a str {

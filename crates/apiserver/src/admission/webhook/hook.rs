@@ -64,9 +64,9 @@ impl Hook {
     }
 
     /// How the hook is asked about this write; `None`: not at all.
-    pub(super) fn matches(
+    pub(super) async fn matches(
         &self,
-        admission: &Admission,
+        admission: &Admission<'_>,
         conditions: &HookConditions,
     ) -> Result<Option<Invocation>, Status> {
         if !selects(&self.tree, admission)? {
@@ -78,7 +78,7 @@ impl Hook {
         let invocation = Invocation { served };
         if !self.tree.get("matchConditions").items().is_empty() {
             let (_, review) = review::request(admission, &invocation, review::ReviewVersion::V1);
-            let matched = conditions.hold(&self.tree, admission, review.get("request"));
+            let matched = conditions.hold(&self.tree, admission, review.get("request")).await;
             if !matched.map_err(|why| admission.forbid(&why))? {
                 return Ok(None);
             }

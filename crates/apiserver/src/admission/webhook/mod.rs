@@ -90,7 +90,9 @@ impl Mutating {
         let again = admission.reinvocation.resumes(self.name(), &admission.object);
         let mut index = 0;
         for hook in hooks {
-            let Some(invocation) = hook.matches(admission, &self.0.conditions)? else { continue };
+            let Some(invocation) = hook.matches(admission, &self.0.conditions).await? else {
+                continue;
+            };
             if again && !admission.reinvocation.again.contains(&hook.id) {
                 continue;
             }
@@ -168,7 +170,7 @@ impl Validating {
     async fn run(&self, admission: &Admission<'_>) -> Result<(), Status> {
         let mut asked = Vec::new();
         for hook in hooks(admission, VALIDATING, self.0.files.as_deref())? {
-            if let Some(invocation) = hook.matches(admission, &self.0.conditions)? {
+            if let Some(invocation) = hook.matches(admission, &self.0.conditions).await? {
                 asked.push((hook, invocation));
             }
         }

@@ -51,7 +51,9 @@ impl Repair {
     /// Looks again and again as long as the registry is there.
     pub(crate) async fn run(mut self, registry: Weak<Registry>) {
         for turn in 1_u64.. {
-            if let Err(status) = self.turn(&registry, turn).await {
+            let done = panics::contain("services", self.turn(&registry, turn)).await;
+            let done = done.unwrap_or_else(|why| Err(Status::internal(why.to_string())));
+            if let Err(status) = done {
                 warn!(why = status.message(), "places of services cannot be looked at now");
                 sleep(RETRY).await;
             }

@@ -1,20 +1,24 @@
 //! The keys of an issuer: found by its discovery document, kept, and fetched again when a
 //! token names one that is not among them.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
 
 use client::{Proxy, Tls};
 use http::StatusCode;
 use object::from_json;
 use pki::{Jws, WebKey};
 use server::Remote;
-use tokio::sync::Mutex;
 
 use crate::remote::at;
 
-const WITHIN: Duration = Duration::from_secs(30);
+const WITHIN: Duration = Duration::from_secs(10);
 /// The issuer is not asked again before this has passed, whatever tokens claim.
 const PAUSE: Duration = Duration::from_secs(1);
+/// The same, where it could not be asked the last time.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Keys {
@@ -24,6 +28,9 @@ pub(super) struct Keys {
     /// Who stands between.
     pub(super) through: Option<Proxy>,
     known: Mutex<Known>,
+    /// Held by who asks the issuer: all others wait for the same answer, except those whose keys
+    /// are known.
+    asking: tokio::sync::Mutex<()>,
 }
 
 /// What is known, and since when.
@@ -31,8 +38,11 @@ pub(super) struct Keys {
 struct Known {
     /// Where the keys are; `None` before the issuer was ever reached.
     address: Option<String>,
-    keys: Vec<WebKey>,
+    keys: Arc<Vec<WebKey>>,
+    /// When the issuer was asked, or gave the last answer.
     asked: Option<Instant>,
+    /// Why there was none.
+    failure: Option<String>,
 }
 
 impl Keys {
@@ -45,33 +55,68 @@ impl Keys {
             tls,
             through: None,
             known: Mutex::default(),
+            asking: tokio::sync::Mutex::default(),
         }
     }
 
-    /// Whether one of the issuer's keys has signed the token.
+    /// Whether one of the issuer's keys has signed the token. Whoever has a token of a known key
+    /// never waits.
     pub(super) async fn verify(&self, token: &Jws<'_>) -> Result<(), String> {
-        // Held while the issuer is asked: all who wait for its keys wait for one answer.
-        let mut known = self.known.lock().await;
-        let signed = |known: &Known| known.keys.iter().any(|key| key.verifies(token));
-        if signed(&known) {
+        if self.has_signed(token) {
             return Ok(());
         }
-        let now = Instant::now();
-        if known.asked.is_none_or(|asked| now - asked >= PAUSE) {
-            known.asked = Some(now);
-            self.fetch(&mut known).await?;
+        let waits_since = Instant::now();
+        let _asking = self.asking.lock().await;
+        if self.has_signed(token) {
+            return Ok(());
         }
-        if signed(&known) { Ok(()) } else { Err("failed to verify id token signature".to_owned()) }
+        if self.may_ask(waits_since)? {
+            self.known().asked = Some(Instant::now());
+            let fetched = self.fetch().await;
+            let mut known = self.known();
+            known.asked = Some(Instant::now());
+            known.failure = fetched.as_ref().err().cloned();
+            drop(known);
+            fetched?;
+        }
+        match self.has_signed(token) {
+            true => Ok(()),
+            false => Err("failed to verify id token signature".to_owned()),
+        }
     }
 
-    async fn fetch(&self, known: &mut Known) -> Result<(), String> {
-        let address = match &known.address {
-            Some(address) => address.clone(),
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has_signed(&self, token: &Jws<'_>) -> bool {
+        let keys = self.known().keys.clone();
+        keys.iter().any(|key| key.verifies(token))
+    }
+
+    /// Whether the issuer is asked now. The error is that of the last time, if that was not long
+    /// ago: an issuer that does not answer is not waited for again and again.
+    fn may_ask(&self, waits_since: Instant) -> Result<bool, String> {
+        let known = self.known();
+        let Some(asked) = known.asked else { return Ok(true) };
+        let pause = if known.failure.is_some() { PAUSE_AFTER_FAILURE } else { PAUSE };
+        let soon = asked >= waits_since || asked.elapsed() < pause;
+        match &known.failure {
+            Some(failure) if soon => Err(failure.clone()),
+            _ => Ok(!soon),
+        }
+    }
+
+    async fn fetch(&self) -> Result<(), String> {
+        let known = self.known().address.clone();
+        let address = match known {
+            Some(address) => address,
             None => self.discover().await?,
         };
         let keys = self.get(&address).await?;
-        known.keys = WebKey::set(&keys).map_err(|error| error.to_string())?;
-        known.address = Some(address);
+        let keys = WebKey::set(&keys).map_err(|error| error.to_string())?;
+        let mut known = self.known();
+        (known.keys, known.address) = (Arc::new(keys), Some(address));
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use object::{
     Value,
     selector::{FieldSelector, FieldTerm},
 };
+use schema::Gates;
 use server::{Attributes, Authorize, Authorizing, Decision, Registry, User};
 
 use self::related::Related;
@@ -16,6 +17,7 @@ use self::related::Related;
 pub(crate) struct NodeAuthorizer {
     /// Weak: the registry's own plugins ask here.
     pub(crate) registry: Weak<Registry>,
+    pub(crate) gates: Gates,
 }
 
 /// The node whose kubelet this is.
@@ -26,8 +28,12 @@ pub(crate) fn node_of(user: &User) -> Option<&str> {
 impl Authorize for NodeAuthorizer {
     fn authorize<'a>(&'a self, user: &'a User, wanted: &'a Attributes) -> Authorizing<'a> {
         let decision = match (node_of(user), self.registry.upgrade()) {
+            (Some(""), _) => {
+                Decision::NoOpinion(format!("node: unknown node for user {:?}", &*user.name))
+            }
             (Some(node), Some(registry)) if wanted.is_resource => {
-                let ask = Ask { node, wanted, related: Related { registry: &registry, node } };
+                let related = Related { registry: &registry, node };
+                let ask = Ask { node, wanted, related, gates: &self.gates };
                 match ask.decide() {
                     Ok(()) => Decision::Allow(String::new()),
                     Err(why) if why.is_empty() => Decision::NoOpinion(String::new()),
@@ -49,6 +55,7 @@ struct Ask<'a> {
     node: &'a str,
     wanted: &'a Attributes,
     related: Related<'a>,
+    gates: &'a Gates,
 }
 
 /// `Err`: no, and why; the text may be empty.
@@ -101,12 +108,13 @@ impl Ask<'_> {
         self.verbs(verbs, "")
     }
 
+    /// Nobody deletes its own node: it would come back without what the administrator has put
+    /// on it.
     fn nodes(&self, part: &str) -> Opinion {
         let (node, name) = (self.node, &*self.wanted.name);
         match (part, &*self.wanted.verb) {
-            ("", "create") => Ok(()),
-            ("", "update" | "patch" | "delete") if name.is_empty() || name == node => Ok(()),
-            ("status", "update" | "patch") if name == node => Ok(()),
+            // NodeRestriction looks at which one it is, and what changes.
+            ("", "create" | "update" | "patch") | ("status", "update" | "patch") => Ok(()),
             ("", "get" | "list" | "watch") => match name {
                 own if own == node => Ok(()),
                 "" => no(format!("node '{node}' cannot read all nodes, only its own Node object")),
@@ -120,14 +128,15 @@ impl Ask<'_> {
 
     fn pods(&self, part: &str) -> Opinion {
         match (part, &*self.wanted.verb) {
-            ("", "create") => Ok(()), // mirror pods: NodeRestriction looks at what they are
+            // NodeRestriction looks at whose they are: mirror pods, and pods that run here.
+            ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create") => {
+                Ok(())
+            }
             ("", "list" | "watch") if self.selects_node() => Ok(()),
             ("", "list" | "watch") if self.wanted.name.is_empty() => {
                 no("can only list/watch pods with spec.nodeName field selector")
             }
-            ("", "get" | "list" | "watch" | "delete")
-            | ("status", "update" | "patch")
-            | ("eviction", "create") => self.used(),
+            ("", "get" | "list" | "watch") => self.used(),
             _ => no(""),
         }
     }
@@ -149,7 +158,9 @@ impl Ask<'_> {
     }
 
     fn certificates(&self, part: &str) -> Opinion {
-        if !part.is_empty() {
+        if !self.gates.is_on("PodCertificateRequest") {
+            return no("");
+        } else if !part.is_empty() {
             return no("nodes may not access the status subresource of PodCertificateRequests");
         }
         match &*self.wanted.verb {
@@ -173,11 +184,20 @@ impl Ask<'_> {
     }
 
     fn csi_node(&self, part: &str) -> Opinion {
-        if !part.is_empty() {
-            return no("cannot authorize CSINode subresources");
+        match part {
+            "" => {
+                let all = ["get", "create", "update", "patch", "delete"];
+                self.verbs(&all, "can only get, create, update, patch, or delete a CSINode")?;
+            }
+            "status" if !self.gates.is_on("CSIVolumeHealth") => {
+                return no("CSINode status access requires CSIVolumeHealth feature");
+            }
+            "status" => {
+                let all = ["get", "update", "patch"];
+                self.verbs(&all, "can only get, update, or patch CSINode status")?;
+            }
+            _ => return no("cannot authorize CSINode subresources"),
         }
-        let all = ["get", "create", "update", "patch", "delete"];
-        self.verbs(&all, "can only get, create, update, patch, or delete a CSINode")?;
         self.same("can only access CSINode with the same name as the requesting node")
     }
 

@@ -16,8 +16,10 @@ use tokio::sync::{Mutex, mpsc};
 use super::{
     Digest, Error, Reference, Result, Version,
     digest::Hashing,
+    layer::LIMITS,
     manifest::{DOCKER_INDEX, DOCKER_MANIFEST, Descriptor, INDEX, LARGEST_DOCUMENT, MANIFEST},
     reference,
+    space::Reserving,
 };
 use auth::Authorization;
 use http::{Answer, Http};
@@ -165,20 +167,26 @@ impl Client {
     async fn download(&self, endpoint: String, blob: &Descriptor, path: &Path) -> Result<()> {
         let mut answer = self.get(&endpoint, &format!("blobs/{}", blob.digest), "*/*").await?;
         let (sender, mut receiver) = mpsc::channel::<Bytes>(BUFFERED_CHUNKS);
-        let mut file = Hashing::new(File::create(path)?, blob.size);
-        let writing = tokio::task::spawn_blocking(move || {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let file = Reserving::new(File::create(path)?, File::open(folder)?)?;
+        let mut file = Hashing::new(file, blob.size.min(LIMITS.bytes));
+        let writing = crate::threads::run(move || {
             while let Some(bytes) = receiver.blocking_recv() {
                 file.write_all(&bytes)?;
             }
             Ok::<_, std::io::Error>(file.finish())
         });
-        while let Some(bytes) = answer.chunk().await? {
-            if sender.send(bytes).await.is_err() {
-                break; // its error comes below
+        let reading = async move {
+            while let Some(bytes) = answer.chunk().await? {
+                if sender.send(bytes).await.is_err() {
+                    break; // its error comes below
+                }
             }
-        }
-        drop(sender);
-        let (_, digest, size) = writing.await.map_err(std::io::Error::other)??;
+            Ok::<_, Error>(())
+        };
+        let (written, read) = tokio::join!(writing, reading);
+        read?;
+        let (_, digest, size) = written??;
         if digest == blob.digest {
             Ok(())
         } else if size < blob.size {

@@ -98,3 +98,125 @@ async fn content_that_is_not_what_it_says() {
     }
     assert_eq!(store.list(), []);
 }
+
+/// Less than a megabyte that unpacks to more than half a gigabyte: refused before the disk holds it, and nothing is left.
+#[tokio::test]
+async fn a_layer_that_grows_too_much_is_refused() {
+    let size: u64 = 600 << 20;
+    let mut header = Header::new_gnu();
+    header.set_mode(0o644);
+    header.set_size(size);
+    header.set_path("zeros").expect("short");
+    header.set_cksum();
+    let mut encoder = zstd::Encoder::new(Vec::new(), 1).expect("an encoder");
+    let mut context = ring::digest::Context::new(&ring::digest::SHA256);
+    let chunk = vec![0; 1 << 20];
+    let parts = std::iter::once(&header.as_bytes()[..])
+        .chain(std::iter::repeat_n(&chunk[..], 600))
+        .chain([&[0; 1024][..]]);
+    for part in parts {
+        context.update(part);
+        encoder.write_all(part).expect("in memory");
+    }
+    let stored = encoder.finish().expect("in memory");
+    assert!(stored.len() < 1 << 20);
+    let diff: String = context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let (dir, store) = store(Registries::default());
+    let parts = Parts::of_diffs(vec![(format!("sha256:{diff}"), stored)]);
+    let error = import(&store, parts.oci_archive("bomb")).await.expect_err("too large");
+    assert!(error.to_string().contains("more than 536870912 bytes"), "{error}");
+    for folder in ["layers", "ingest"] {
+        assert_eq!(fs::read_dir(dir.path().join(folder)).expect("a folder").count(), 0);
+    }
+}
+
+/// Paths of directories are held until a layer's end.
+#[tokio::test]
+async fn names_take_no_more_memory_than_they_may() {
+    let long = vec!["d".repeat(250); 15].join("/");
+    let layer = tar(|a| {
+        for number in 0..5_000 {
+            let mut header = Header::new_gnu();
+            header.set_entry_type(EntryType::Directory);
+            header.set_mode(0o755);
+            header.set_size(0);
+            let path = format!("{long}/{}", number % 7);
+            a.append_data(&mut header, path, std::io::empty()).expect("in memory");
+        }
+    });
+    let (_dir, store) = store(Registries::default());
+    let parts = Parts::new(vec![(layer.clone(), layer)]);
+    let error = import(&store, parts.oci_archive("names")).await.expect_err("too many");
+    assert!(error.to_string().contains("too many long names"), "{error}");
+}
+
+/// The file system that images are on is never filled to the end.
+#[tokio::test]
+async fn something_of_the_disk_is_left() {
+    let dir = TempDir::new().expect("a folder");
+    let disk = sys::mount::new("tmpfs", &[("size", Some("64m"))], 0).expect("a file system");
+    let place = sys::descriptor::place(dir.path()).expect("a folder");
+    sys::mount::attach(disk, place).expect("mounted");
+    let images = dir.path().join("images");
+    let store = Store::open(&images, Registries::default()).expect("a store");
+    let layer = tar(|a| file(a, "zeros", &vec![0; 100 << 20]));
+    let stored = gzip(&layer);
+    let refused = import(&store, Parts::new(vec![(layer, stored)]).oci_archive("large")).await;
+    let left = fs::read_dir(images.join("ingest")).expect("a folder").count();
+    drop(store);
+    sys::mount::detach(dir.path()).expect("unmounted");
+    let error = refused.expect_err("too large for the disk").to_string();
+    assert!(error.contains("kept free"), "{error}");
+    assert_eq!(left, 0);
+}
+
+/// Deeper than any path can say, by links: what removes it must not walk it by paths or on the stack.
+#[tokio::test]
+async fn a_deep_layer_is_removed_again() {
+    let layer = tar(|a| {
+        let step = ["d"; 200].join("/");
+        file(a, &format!("{step}/file"), b"");
+        let mut below = step.clone();
+        for number in 0..60 {
+            let link = format!("l{number}");
+            entry_link(a, &link, &below);
+            below = format!("{link}/{step}");
+            file(a, &format!("{below}/file"), b"");
+        }
+        entry(a, "refused", EntryType::Link, "nowhere");
+    });
+    let (dir, store) = store(Registries::default());
+    assert!(with_layer(&store, layer).await.is_err());
+    assert_eq!(fs::read_dir(dir.path().join("ingest")).expect("a folder").count(), 0);
+}
+
+fn entry_link(archive: &mut Builder<Vec<u8>>, path: &str, to: &str) {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(EntryType::Symlink);
+    header.set_mode(0o777);
+    header.set_size(0);
+    archive.append_link(&mut header, path, to).expect("in memory");
+}
+
+/// Configurations that would be held in memory, or made folders of, without end.
+#[tokio::test]
+async fn configurations_are_bounded() {
+    let (_dir, store) = store(Registries::default());
+    let layer = tar(|a| file(a, "file", b"1"));
+    let volumes: serde_json::Map<_, _> =
+        (0..10_000).map(|number| (format!("/v{number}"), json!({}))).collect();
+    for config in [
+        json!({"User": "u".repeat(1 << 20)}),
+        json!({"WorkingDir": "/w".repeat(1 << 19)}),
+        json!({"Env": vec!["e".repeat(1000); 5000]}),
+        json!({"Volumes": volumes}),
+    ] {
+        let parts = Parts::with_config(vec![(layer.clone(), layer.clone())], &config);
+        let error = import(&store, parts.oci_archive("big")).await.expect_err("too large");
+        assert!(error.to_string().contains("image configuration with"), "{error}");
+    }
+    let labels = json!({"Labels": {"a": "l".repeat(1 << 20)}});
+    let parts = Parts::with_config(vec![(layer.clone(), layer)], &labels);
+    let image = import(&store, parts.oci_archive("labels")).await.expect("labels are for people");
+    assert!(image.config.labels.is_empty());
+}

@@ -22,11 +22,27 @@ struct Parts {
 impl Parts {
     /// `layers` are (uncompressed, as stored).
     fn new(layers: Vec<(Vec<u8>, Vec<u8>)>) -> Self {
-        let diffs: Vec<_> = layers.iter().map(|(plain, _)| Digest::of(plain).to_string()).collect();
         let config = json!({
-            "architecture": "amd64", "os": "linux",
-            "config": {"User": "7:8", "Env": ["A=b"], "Entrypoint": ["/bin/run"], "Cmd": ["x"], "WorkingDir": "/w",
-                       "StopSignal": "SIGINT", "Volumes": {"/v": {}}, "Labels": {"l": "m"}},
+            "User": "7:8", "Env": ["A=b"], "Entrypoint": ["/bin/run"], "Cmd": ["x"], "WorkingDir": "/w",
+            "StopSignal": "SIGINT", "Volumes": {"/v": {}}, "Labels": {"l": "m"},
+        });
+        Self::with_config(layers, &config)
+    }
+
+    fn with_config(layers: Vec<(Vec<u8>, Vec<u8>)>, config: &Value) -> Self {
+        let named = |(plain, stored): (Vec<u8>, Vec<u8>)| (Digest::of(&plain).to_string(), stored);
+        Self::made_of(layers.into_iter().map(named).collect(), config)
+    }
+
+    /// `layers` are (digest of the uncompressed, as stored).
+    fn of_diffs(layers: Vec<(String, Vec<u8>)>) -> Self {
+        Self::made_of(layers, &json!({}))
+    }
+
+    fn made_of(layers: Vec<(String, Vec<u8>)>, config: &Value) -> Self {
+        let diffs: Vec<_> = layers.iter().map(|(diff, _)| diff.clone()).collect();
+        let config = json!({
+            "architecture": "amd64", "os": "linux", "config": config,
             "rootfs": {"type": "layers", "diff_ids": diffs},
         });
         let config = config.to_string().into_bytes();

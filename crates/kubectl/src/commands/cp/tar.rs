@@ -303,8 +303,8 @@ fn records(text: &str) -> Vec<(String, String)> {
         let Some(record) = length.parse().ok().and_then(|length: usize| rest.get(..length)) else {
             break;
         };
-        let pair = record[length.len() + 1..].trim_end_matches('\n');
-        if let Some((key, value)) = pair.split_once('=') {
+        let Some(pair) = record.get(length.len() + 1..) else { break };
+        if let Some((key, value)) = pair.trim_end_matches('\n').split_once('=') {
             all.push((key.to_owned(), value.to_owned()));
         }
         rest = &rest[record.len()..];
@@ -315,6 +315,13 @@ fn records(text: &str) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn records_shorter_than_their_length_says_are_left_out() {
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        assert_eq!(records("12 path=a/b\n1 x"), vec![pair("path", "a/b")]);
+        assert_eq!(records("0 path=a"), vec![]);
+    }
 
     #[tokio::test]
     async fn what_is_written_can_be_read() {

@@ -64,7 +64,8 @@ impl Plugin {
 
     fn run(mut self, asked: &mpsc::Receiver<Ask>) {
         loop {
-            let outcome = self.look();
+            let outcome = panics::catch("kms", || self.look());
+            let outcome = outcome.unwrap_or_else(|panicked| Err(panicked.to_string()));
             let pause = if outcome.is_ok() { WELL } else { UNWELL };
             if let Err(error) = &outcome {
                 warn!(kms = self.config.name, error, "it is not well");
@@ -75,7 +76,8 @@ impl Plugin {
             loop {
                 match asked.recv_timeout(next.saturating_duration_since(Instant::now())) {
                     Ok(Ask { request, answer }) => {
-                        let plain = self.call("Decrypt", request);
+                        let plain = panics::catch("kms", || self.call("Decrypt", request));
+                        let plain = plain.unwrap_or_else(|panicked| Err(panicked.to_string()));
                         let plain = plain.map(|plain: DecryptResponse| plain.plaintext);
                         let _ = answer.send(plain); // who asked may have given up
                     }

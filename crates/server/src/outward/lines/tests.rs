@@ -104,23 +104,42 @@ async fn a_target_may_close_after_each_answer() {
         for nth in 1..=20 {
             assert_eq!(target.ask(&lines).await.unwrap().body(), "ok");
             assert_eq!(target.opened(), nth);
+            until(|| target.closed.load(SeqCst) == nth).await;
         }
     }
 }
 
 #[tokio::test]
-async fn a_kept_connection_that_says_nothing_is_replaced_once() {
-    // The first takes one request, and closes at the second; the next never answers.
+async fn what_may_have_arrived_is_not_sent_again() {
+    // The first takes one request, and closes at the second.
+    let target = Target::start(|connection, nth| match (connection, nth) {
+        (0, 1) => After::Close,
+        _ => After::Answer,
+    })
+    .await;
+    let lines = Lines::default();
+    assert!(target.ask(&lines).await.is_ok());
+    assert!(target.ask(&lines).await.is_err());
+    assert_eq!(target.opened(), 1, "it came once");
+    assert!(target.ask(&lines).await.is_ok());
+}
+
+#[tokio::test]
+async fn what_only_reads_is_sent_once_more() {
     let target = Target::start(|connection, nth| match (connection, nth) {
         (0 | 1, 0) => After::Answer,
         _ => After::Close,
     })
     .await;
     let lines = Lines::default();
-    assert!(target.ask(&lines).await.is_ok());
-    assert!(target.ask(&lines).await.is_ok());
+    let get = async || {
+        let request = Request::get("/").header("host", "t").body(Full::from("body"));
+        lines.ask(&target.to, request.unwrap()).await
+    };
+    assert!(get().await.is_ok());
+    assert!(get().await.is_ok());
     assert_eq!(target.opened(), 2);
-    assert_eq!(target.ask(&lines).await.unwrap_err(), "EOF");
+    assert_eq!(get().await.unwrap_err(), "EOF");
     assert_eq!(target.opened(), 3);
 }
 

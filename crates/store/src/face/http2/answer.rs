@@ -70,7 +70,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let length = reply.len();
         frame::headers(&mut self.out.bytes, stream, GOOD, false);
         let fits = length <= self.frame
-            && i64::try_from(length).is_ok_and(|length| length <= open.window.min(self.window));
+            && i64::try_from(length)
+                .is_ok_and(|length| length <= (open.window + self.initial).min(self.window));
         if !fits {
             open.outgoing = Outgoing::Reply(reply);
             return self.enqueue(stream);
@@ -145,7 +146,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn pump_one(&mut self, stream: u32) {
         let Some(open) = self.streams.get_mut(&stream) else { return };
         open.queued = false;
-        let may = usize::try_from(open.window.min(self.window)).unwrap_or(0).min(self.frame);
+        let window = (open.window + self.initial).min(self.window);
+        let may = usize::try_from(window).unwrap_or(0).min(self.frame);
         let length = match &open.outgoing {
             Outgoing::Reply(reply) => reply.len(),
             Outgoing::Part(part, _) => part.len(),
@@ -153,7 +155,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         let count = length.min(may);
         if count == 0 && length > 0 {
-            return; // woken by a wider window
+            self.blocked.insert(stream);
+            return; // until its window is wider
         }
         open.window -= i64::try_from(count).unwrap_or_default();
         self.window -= i64::try_from(count).unwrap_or_default();

@@ -1,10 +1,10 @@
 //! A connection: one task that reads, judges, and writes.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     io,
     pin::Pin,
-    sync::{Arc, Mutex, Weak, atomic::Ordering},
+    sync::{Arc, Mutex, PoisonError, Weak, atomic::Ordering},
     task::{Context, Poll, Waker},
 };
 
@@ -25,6 +25,7 @@ use super::{
     frame::{self, LARGEST, Reason, WINDOW},
     hpack::Decoder,
     out::Out,
+    rate::Rate,
     stream::Stream,
     upload::Upload,
 };
@@ -87,6 +88,11 @@ pub(in crate::face) struct Connection<S> {
     pub(super) calls: Vec<(u32, Call, bool)>,
     /// Streams that have something to send, and may.
     pub(super) ready: VecDeque<u32>,
+    /// Streams that have something to send, and may not before their window is wider.
+    pub(super) blocked: HashSet<u32>,
+    /// How often a client may change its settings, and give up what it has asked for.
+    pub(super) settings: Rate,
+    pub(super) resets: Rate,
     work: FuturesUnordered<Work>,
     /// Whether some of it has not been polled yet.
     fresh: bool,
@@ -103,7 +109,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<S> {
         mailbox.belongs_to(owner);
         let mut ending = std::pin::pin!(ending.cancelled());
         std::future::poll_fn(|cx| {
-            let mut this = this.lock().expect("not poisoned");
+            let mut this = this.lock().unwrap_or_else(PoisonError::into_inner);
             if !this.leaving && ending.as_mut().poll(cx).is_ready() {
                 this.leaving = true;
                 let last = this.last;
@@ -146,6 +152,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             buffered: 0,
             calls: Vec::new(),
             ready: VecDeque::new(),
+            blocked: HashSet::new(),
+            settings: Rate::new(100, 10),
+            resets: Rate::new(20_000, 1_000),
             work: FuturesUnordered::new(),
             fresh: false,
             leaving: false,

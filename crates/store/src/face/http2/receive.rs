@@ -74,6 +74,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 frame::to_number(payload)?;
                 if head.stream > self.last {
                     return Err(Reason::Protocol);
+                } else if self.streams.contains_key(&head.stream) && !self.resets.allows() {
+                    return Err(Reason::Calm);
                 }
                 self.forget(head.stream);
                 Ok(())
@@ -96,22 +98,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Err(Reason::FrameSize);
         } else if head.has(frame::ACK) {
             return Ok(());
+        } else if !self.settings.allows() {
+            return Err(Reason::Calm);
         }
+        let before = self.initial;
         while let Some(((name, value), rest)) = frame::setting(payload) {
             payload = rest;
             match name {
                 frame::INITIAL_WINDOW => {
-                    let initial = i64::from(value);
-                    let more = initial - self.initial;
-                    if initial > WIDEST {
+                    self.initial = i64::from(value);
+                    if self.initial > WIDEST {
                         return Err(Reason::FlowControl);
                     }
-                    self.initial = initial;
-                    for stream in self.streams.values_mut() {
-                        stream.window += more;
-                    }
-                    let all: Vec<_> = self.streams.keys().copied().collect();
-                    all.into_iter().for_each(|stream| self.enqueue(stream));
                 }
                 frame::FRAME_SIZE => {
                     let size = usize::try_from(value).unwrap_or(LARGEST);
@@ -119,6 +117,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
                 _ => {}
             }
+        }
+        if self.initial > before {
+            let blocked = std::mem::take(&mut self.blocked);
+            blocked.into_iter().for_each(|stream| self.enqueue(stream));
         }
         frame::head(&mut self.out.bytes, frame::SETTINGS, frame::ACK, 0, 0);
         Ok(())
@@ -136,7 +138,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         if let Some(open) = self.streams.get_mut(&stream) {
             open.window += more;
-            if more == 0 || open.window > WIDEST {
+            if more == 0 || open.window + self.initial > WIDEST {
                 self.reset(stream, Reason::FlowControl);
             } else {
                 self.enqueue(stream);
@@ -274,7 +276,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let method = if grpc { Method::of(value(b":path")) } else { None };
         if let Some(method) = method {
             let incoming = Incoming::Call(method, Vec::new());
-            self.streams.insert(stream, Stream::new(self.initial, incoming));
+            self.streams.insert(stream, Stream::new(incoming));
             if end {
                 let _ = self.ended(stream); // it is open
             }
@@ -287,7 +289,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         } else {
             Incoming::Upload(upload.clone())
         };
-        self.streams.insert(stream, Stream::new(self.initial, incoming));
+        self.streams.insert(stream, Stream::new(incoming));
         match request(fields, upload) {
             Some(request) => {
                 let answer = (self.serve)(request);
@@ -305,6 +307,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     pub(super) fn forget(&mut self, stream: u32) {
         let gone = self.streams.remove(&stream);
+        self.blocked.remove(&stream);
         if let Some(Incoming::Call(_, message)) = gone.as_ref().map(|gone| &gone.incoming) {
             self.buffered -= message.len();
         }

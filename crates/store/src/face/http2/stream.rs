@@ -9,7 +9,7 @@ use crate::face::call::{Call, Method, Reply};
 
 #[derive(Debug)]
 pub(super) struct Stream {
-    /// How much may be sent.
+    /// How much more may be sent than what may be sent on every new stream; mostly less.
     pub(super) window: i64,
     /// What has come, and is not given back yet.
     pub(super) owed: u32,
@@ -43,9 +43,9 @@ pub(super) enum Outgoing {
 }
 
 impl Stream {
-    pub(super) fn new(window: i64, incoming: Incoming) -> Self {
+    pub(super) fn new(incoming: Incoming) -> Self {
         Self {
-            window,
+            window: 0,
             owed: 0,
             incoming,
             outgoing: Outgoing::Nothing,

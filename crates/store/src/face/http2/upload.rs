@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
 };
 
@@ -45,7 +45,7 @@ impl Upload {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().expect("not poisoned")
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

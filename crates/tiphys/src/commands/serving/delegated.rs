@@ -97,11 +97,11 @@ impl Delegated {
         now: i64,
     ) -> Option<User> {
         if let Some(proxies) = &self.proxies
-            && let Some(user) = proxies.headers.user(headers)
+            && let Some(user) = proxies.headers.user(headers).transpose()
             && let Ok(proxy) = proxies.trust.identify(chain, now)
             && (proxies.allowed.is_empty() || proxies.allowed.contains(&proxy.common_name))
         {
-            return Some(authenticated(user));
+            return user.ok().map(authenticated); // who cannot be read is not the proxy
         }
         let client = self.clients.as_ref().and_then(|trust| trust.identify(chain, now).ok());
         if let Some(client) = client {

@@ -154,7 +154,7 @@ impl Serving {
             let acceptor = TlsAcceptor::from(tls.current());
             tasks.spawn(async move {
                 tokio::select! {
-                    () = serving.connection(acceptor, stream) => {}
+                    _ = panics::contain("serving", serving.connection(acceptor, stream)) => {}
                     () = cx.stopping() => {}
                 }
                 drop(place);

@@ -38,7 +38,10 @@ pub(super) fn serve(layout: &Layout, store: Store, stop: CancellationToken) -> R
                 () = stop.cancelled() => return,
             };
             let done = match accepted.and_then(|(stream, _)| stream.into_std()) {
-                Ok(stream) => answer(&store, stream).await,
+                Ok(stream) => {
+                    let answered = panics::contain("images", answer(&store, stream)).await;
+                    answered.unwrap_or_else(|panicked| Err(panicked.into()))
+                }
                 Err(error) => Err(error.into()),
             };
             if let Err(error) = done {

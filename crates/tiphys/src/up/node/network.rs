@@ -6,12 +6,13 @@ use std::{
     fs,
     net::IpAddr,
     path::PathBuf,
-    sync::{Mutex, OnceLock},
+    sync::{Mutex, OnceLock, PoisonError},
 };
 
 use anyhow::{Result, anyhow};
 use container::cni::{Cni, NetworkError, NetworkStatus, Protocol, SandboxNetwork};
 use network::{Attachment, Builtin, Cidr, Config, PortMapping};
+use sys::record::{self, Durability};
 use tracing::warn;
 
 use crate::up::{Layout, Settings};
@@ -41,7 +42,7 @@ impl PodNetwork {
             starting: Mutex::default(),
             peers: Mutex::default(),
         };
-        if let Some(range) = range_of(layout) {
+        if let Some(range) = range_of(layout)? {
             network.start(&range).map_err(|error| anyhow!("the pod network: {error}"))?;
         }
         Ok(network)
@@ -49,7 +50,7 @@ impl PodNetwork {
 
     /// Begins with this range. A node keeps its range.
     fn start(&self, range: &str) -> Result<(), NetworkError> {
-        let _one = self.starting.lock().expect("not poisoned");
+        let _one = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
         if self.network.get().is_some() {
             return Ok(());
         }
@@ -62,7 +63,8 @@ impl PodNetwork {
             mtu: MTU,
         };
         let network = Builtin::start(config).map_err(|error| wrong(&error))?;
-        fs::write(self.directory.join("range"), range).map_err(|error| wrong(&error))?;
+        let file = self.directory.join("range");
+        record::write(&file, range.as_bytes(), Durability::Whole).map_err(|error| wrong(&error))?;
         self.network.set(Plugged(network)).map_err(|_| NetworkError("started twice".to_owned()))?;
         self.route();
         Ok(())
@@ -74,14 +76,14 @@ impl PodNetwork {
 
     pub(in crate::up) fn set_routes(&self, peers: BTreeMap<String, IpAddr>) {
         let peers = peers.into_iter().filter_map(|(range, ip)| Some((range.parse().ok()?, ip)));
-        *self.peers.lock().expect("not poisoned") = peers.collect();
+        *self.peers.lock().unwrap_or_else(PoisonError::into_inner) = peers.collect();
         self.route();
     }
 
     fn route(&self) {
         let Some(Plugged(network)) = self.network.get() else { return };
         let network = network.clone();
-        let peers = self.peers.lock().expect("not poisoned").clone();
+        let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if peers.is_empty() {
             return;
         }
@@ -101,9 +103,20 @@ impl PodNetwork {
     }
 }
 
-/// The range of an earlier start.
-pub(in crate::up) fn range_of(layout: &Layout) -> Option<String> {
-    fs::read_to_string(layout.path("node/network/range")).ok().filter(|range| !range.is_empty())
+/// The range of an earlier start. Where it cannot be read, the API tells it again.
+fn range_of(layout: &Layout) -> Result<Option<String>> {
+    let path = layout.path("node/network/range");
+    let read = record::read(&path, 1024).map_err(anyhow::Error::from).and_then(|bytes| {
+        let Some(bytes) = bytes else { return Ok(None) };
+        let text = String::from_utf8(bytes)?;
+        text.parse::<Cidr>().map_err(|error| anyhow!("{error}"))?;
+        Ok(Some(text))
+    });
+    read.or_else(|error| {
+        tracing::error!(path = %path.display(), %error, "the node's pod range cannot be read and is put aside");
+        record::put_aside(&path)?;
+        Ok(None)
+    })
 }
 
 #[tonic::async_trait]

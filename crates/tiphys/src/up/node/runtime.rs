@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::PodNetwork;
-use crate::up::{Layout, Settings};
+use crate::up::{Layout, Settings, protect};
 
 /// The image that holds this executable: the name server runs from it.
 pub(crate) const IMAGE: &str = concat!("tiphys.local/tiphys:", env!("CARGO_PKG_VERSION"));
@@ -44,6 +44,8 @@ pub(in crate::up) fn settings_of(layout: &Layout) -> Result<Config> {
     Ok(Config {
         root: layout.path("node/runtime"),
         cgroup_root: cgroup_root(layout),
+        shim_cgroup: protect::shim_group(layout),
+        pids_limit: Some(protect::pod_max_pids()),
         shim: std::env::current_exe()?,
         shim_args: vec!["shim".into()],
         streaming: ([127, 0, 0, 1], 0).into(),

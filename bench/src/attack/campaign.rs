@@ -1,0 +1,347 @@
+//! The attack itself: sends, watches, keeps what leads somewhere, and writes down each fault with the requests that
+//! bring it about.
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, bail};
+
+use super::{
+    child::{Command, Settings},
+    corpus::Corpus,
+    generate::Generator,
+    judge::{Fault, digest},
+    minimize,
+    process::{Limits, Process},
+    request::{self, Sequence},
+};
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// For how many minutes, whatever is found.
+    #[arg(long)]
+    minutes: Option<f64>,
+    /// Until so many minutes have passed without a new edge or a new fault.
+    #[arg(long)]
+    until_quiet: Option<f64>,
+    /// The folder of sequences that led to new edges.
+    #[arg(long)]
+    corpus: Option<PathBuf>,
+    /// The folder that faults are written to.
+    #[arg(long, default_value = "target/attack")]
+    found: PathBuf,
+    /// Another number, other requests.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Sends the sequences of this file, and says what happens.
+    #[arg(long)]
+    repeat: Option<PathBuf>,
+    /// How many seconds of processor time a request may take.
+    #[arg(long, default_value_t = 3)]
+    patience: u64,
+    /// How many MiB of memory the server may have.
+    #[arg(long, default_value_t = 2048)]
+    memory: u64,
+    /// Ends with the first fault.
+    #[arg(long)]
+    first: bool,
+    /// How many seconds to look for the requests that matter, for each fault.
+    #[arg(long, default_value_t = 60)]
+    minimize: u64,
+    /// With all alpha and beta features.
+    #[arg(long)]
+    everything: bool,
+}
+
+/// So often the cluster is cleaned, in sequences.
+const CLEAN: usize = 400;
+/// So often a new process is started, in sequences.
+const RENEW: usize = 20_000;
+/// After a cleaning, live memory may be so much more than after the first ones.
+const GROWTH: usize = 256 << 20;
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let settings = Settings { patience: arguments.patience, everything: arguments.everything };
+    let limits = Limits { settings, memory: arguments.memory };
+    if let Some(file) = &arguments.repeat {
+        let faults = minimize::replay(&request::read(file)?, limits)?;
+        for fault in &faults {
+            println!("{}\n{}", fault.key, fault.text);
+        }
+        if faults.is_empty() {
+            println!("no fault");
+            return Ok(());
+        }
+        bail!("{} faults", faults.len());
+    }
+    let mut campaign = Campaign::new(arguments.clone(), limits)?;
+    campaign.attack()?;
+    campaign.conclude()
+}
+
+struct Campaign {
+    arguments: Arguments,
+    limits: Limits,
+    generator: Generator,
+    corpus: Corpus,
+    process: Process,
+    /// Everything that the present process was sent.
+    history: Vec<Sequence>,
+    faults: BTreeMap<String, Found>,
+    began: Instant,
+    /// When something new was found last.
+    news: Instant,
+    sent: u64,
+    codes: BTreeMap<u16, u64>,
+    /// Live memory after the first cleanings of this process.
+    floor: usize,
+    cleanings: usize,
+}
+
+struct Found {
+    after: Duration,
+    times: u64,
+    text: String,
+    file: PathBuf,
+}
+
+impl Campaign {
+    fn new(arguments: Arguments, limits: Limits) -> Result<Self> {
+        super::world::remove_stale_groups();
+        let began = Instant::now();
+        let generator = Generator::new(arguments.seed)?;
+        let corpus = Corpus::open(arguments.corpus.clone())?;
+        let process = Process::start(limits, &[])?;
+        println!(
+            "attack: {} kinds, {} fields, {} sequences to begin with, {}",
+            generator.kinds.len(),
+            generator.swept().1,
+            corpus.sequences().len(),
+            match process.edges {
+                0 => "not guided by coverage (see tests/attack/README.md)".to_owned(),
+                edges => format!("guided by {edges} edges"),
+            }
+        );
+        Ok(Self {
+            arguments,
+            limits,
+            generator,
+            corpus,
+            process,
+            history: Vec::new(),
+            faults: BTreeMap::new(),
+            began,
+            news: began,
+            sent: 0,
+            codes: BTreeMap::new(),
+            floor: 0,
+            cleanings: 0,
+        })
+    }
+
+    fn is_over(&self) -> bool {
+        let minutes = |minutes: f64| Duration::from_secs_f64(minutes * 60.0);
+        let quiet =
+            self.arguments.until_quiet.is_some_and(|quiet| self.news.elapsed() > minutes(quiet));
+        let limit = match (self.arguments.minutes, self.arguments.until_quiet) {
+            (None, None) => Some(1.0),
+            (limit, _) => limit,
+        };
+        quiet
+            || limit.is_some_and(|limit| self.began.elapsed() > minutes(limit))
+            || self.arguments.first && !self.faults.is_empty()
+    }
+
+    fn attack(&mut self) -> Result<()> {
+        let mut told = Instant::now();
+        for sequence in self.corpus.sequences().to_vec() {
+            if self.is_over() {
+                return Ok(());
+            }
+            self.send(&sequence)?;
+        }
+        while !self.is_over() {
+            let sequence = match self.generator.random.below(3) {
+                0 => self.corpus.mutated(&mut self.generator),
+                _ => None,
+            };
+            let sequence = sequence.unwrap_or_else(|| self.generator.next());
+            if self.is_known_to_kill(&sequence) {
+                continue;
+            }
+            self.send(&sequence)?;
+            if self.history.len().is_multiple_of(CLEAN) {
+                self.clean()?;
+            }
+            if self.history.len() >= RENEW {
+                self.renew()?;
+            }
+            if told.elapsed() > Duration::from_secs(15) {
+                told = Instant::now();
+                self.tell();
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the server has died of its like before: then it is seldom sent, so that other faults are found too.
+    fn is_known_to_kill(&mut self, sequence: &Sequence) -> bool {
+        let nested = sequence.nesting();
+        let deaths = self.faults.iter().filter(|(key, _)| key.starts_with("stack overflow"));
+        let deaths: u64 = deaths.map(|(_, found)| found.times).sum();
+        deaths > 2 && !nested.is_empty() && !self.generator.random.one_in(50)
+    }
+
+    fn send(&mut self, sequence: &Sequence) -> Result<()> {
+        let check = self.generator.random.one_in(4);
+        self.sent += sequence.requests.len() as u64;
+        self.history.push(sequence.clone());
+        match self.process.send(sequence, check) {
+            Ok(report) => {
+                for code in &report.codes {
+                    *self.codes.entry(*code).or_default() += 1;
+                }
+                let guided = self.process.edges > 0;
+                if self.corpus.note(sequence, &report.edges, &report.codes, guided)? && guided {
+                    self.news = Instant::now();
+                }
+                report.faults.into_iter().try_for_each(|fault| self.found(fault))
+            }
+            Err(death) => {
+                self.found(death)?;
+                self.renew()
+            }
+        }
+    }
+
+    fn clean(&mut self) -> Result<()> {
+        match self.process.tell(&Command::Clean) {
+            Err(death) => {
+                self.found(death)?;
+                self.renew()
+            }
+            Ok(report) => {
+                self.cleanings += 1;
+                // The first ones fill what is bounded: rings, caches, pools.
+                if self.cleanings <= 5 {
+                    self.floor = self.floor.max(report.live);
+                } else if report.live > self.floor + GROWTH {
+                    let text = format!(
+                        "{} MiB are live after a cleaning, {} were before",
+                        report.live >> 20,
+                        self.floor >> 20
+                    );
+                    self.floor = report.live;
+                    self.found(Fault::new("growth", text))?;
+                }
+                report.faults.into_iter().try_for_each(|fault| self.found(fault))
+            }
+        }
+    }
+
+    /// Starts a new process. What it has seen is known to the old one's heirs.
+    fn renew(&mut self) -> Result<()> {
+        let known: Vec<u32> = self.corpus.edges.iter().copied().collect();
+        self.process = Process::start(self.limits, &known)?;
+        self.history.clear();
+        (self.floor, self.cleanings) = (0, 0);
+        Ok(())
+    }
+
+    /// Writes down a fault that is new, with the requests that bring it about.
+    fn found(&mut self, fault: Fault) -> Result<()> {
+        if let Some(known) = self.faults.get_mut(&fault.key) {
+            known.times += 1;
+            return Ok(());
+        }
+        let after = self.began.elapsed();
+        self.news = Instant::now();
+        println!("{:>8.1} s  {}\n{}", after.as_secs_f64(), fault.key, indented(&fault.text));
+        let began = Instant::now();
+        let time = Duration::from_secs(self.arguments.minimize);
+        let least = if time.is_zero() {
+            None
+        } else {
+            minimize::minimize(&self.history, &fault, self.limits, time)
+        };
+        let name: String = digest(&fault.key)
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+            .take(80)
+            .collect();
+        let file = self.arguments.found.join(format!("{:03}-{name}.jsonl", self.faults.len()));
+        #[expect(clippy::single_match_else, reason = "both are long")]
+        let (comment, sequences) = match &least {
+            Some(least) => (format!("{}\n{}", fault.key, fault.text), least.as_slice()),
+            None => {
+                let last = &self.history[self.history.len().saturating_sub(100)..];
+                (
+                    format!(
+                        "{}\n{}\nnot brought about again by what was sent last",
+                        fault.key, fault.text
+                    ),
+                    last,
+                )
+            }
+        };
+        request::write(&file, &comment, sequences)?;
+        let how = least.map_or("not reproduced; last 100 sequences".to_owned(), |least| {
+            format!("{} sequences", least.len())
+        });
+        println!(
+            "            {}: {how} (looked for {:.0} s)",
+            file.display(),
+            began.elapsed().as_secs_f64()
+        );
+        // looking for the cause is no time of the attack
+        self.began += began.elapsed();
+        self.news = Instant::now();
+        self.faults.insert(fault.key, Found { after, times: 1, text: fault.text, file });
+        Ok(())
+    }
+
+    fn tell(&self) {
+        let (swept, fields) = self.generator.swept();
+        println!(
+            "{:>8.1} s  {} requests, {swept} of {fields} fields swept, {} edges of {}, {} MiB, {} faults, quiet for {:.0} s",
+            self.began.elapsed().as_secs_f64(),
+            self.sent,
+            self.corpus.edges.len(),
+            self.process.edges,
+            self.process.resident(),
+            self.faults.len(),
+            self.news.elapsed().as_secs_f64(),
+        );
+    }
+
+    fn conclude(&self) -> Result<()> {
+        self.tell();
+        println!("codes: {:?}", self.codes);
+        for (key, found) in &self.faults {
+            let first = found.text.lines().next().unwrap_or_default();
+            println!(
+                "{:>8.1} s  {:>5} times  {key}: {first}\n            {}",
+                found.after.as_secs_f64(),
+                found.times,
+                found.file.display()
+            );
+        }
+        if !self.faults.is_empty() {
+            bail!("{} faults", self.faults.len());
+        }
+        println!("no fault");
+        Ok(())
+    }
+}
+
+fn indented(text: &str) -> String {
+    text.lines()
+        .take(14)
+        .map(|line| format!("            {line}\n"))
+        .collect::<String>()
+        .trim_end()
+        .to_owned()
+}

@@ -1,0 +1,246 @@
+//! The process under attack. It reads commands from its standard input and says on its standard output what became
+//! of them, a line of JSON each. When it dies, the parent knows what it was sent.
+
+use std::{
+    backtrace::Backtrace,
+    collections::BTreeSet,
+    io::{self, BufRead as _, Write as _},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+use futures_util::future::join_all;
+use serde::{Deserialize, Serialize};
+use server::User;
+
+use super::{
+    clean,
+    judge::{self, Fault},
+    kinds::{self, Kind},
+    readable,
+    request::{Caller, Request, Sequence},
+    send,
+    world::{self, World, cpu, isolate},
+};
+
+/// What the child is told.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Command {
+    /// Send these; `check`: read back what was written to.
+    Send { sequence: Sequence, check: bool },
+    /// Wait so many milliseconds for controllers, then read everything back.
+    Settle(u64),
+    /// Delete what the attack has made.
+    Clean,
+    /// These edges are known.
+    Known(Vec<u32>),
+}
+
+/// What the child says.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Report {
+    pub(crate) codes: Vec<u16>,
+    pub(crate) faults: Vec<Fault>,
+    /// Edges that were taken for the first time.
+    pub(crate) edges: Vec<u32>,
+    /// How many edges there are.
+    pub(crate) total: usize,
+    /// Bytes that are allocated.
+    pub(crate) live: usize,
+}
+
+/// How the child is started.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    /// A request may take so many seconds of processor time.
+    pub(crate) patience: u64,
+    /// With all alpha and beta features.
+    pub(crate) everything: bool,
+}
+
+static PANICS: Mutex<Vec<Fault>> = Mutex::new(Vec::new());
+
+pub(crate) fn run(settings: Settings) -> Result<()> {
+    // Nobody is left to hear it otherwise, and a request may go on for ever.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    std::panic::set_hook(Box::new(|panic| {
+        let at =
+            panic.location().map_or_else(String::new, |at| format!("{}:{}", at.file(), at.line()));
+        let text = format!("{panic}\n{}", own_frames(&Backtrace::force_capture().to_string()));
+        eprintln!("{text}");
+        let mut panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner);
+        if panics.len() < 100 {
+            panics.push(Fault::new(format!("panic at {at}"), text));
+        }
+    }));
+    let isolated = isolate();
+    let sink = tracing_subscriber::fmt().with_max_level(tracing::Level::INFO).with_writer(io::sink);
+    sink.init();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let world = Arc::new(runtime.block_on(world::start(isolated, settings.everything))?);
+    let within = runtime.enter();
+    let pinging = ping(&world, settings);
+    drop(within);
+    let kinds = kinds::all()?;
+    let mut seen = Vec::new();
+    let mut lines = io::stdin().lock().lines();
+    say(&Report { total: sys::coverage::edges(), ..Report::default() })?;
+    while let Some(line) = lines.next().transpose()? {
+        let command: Command = serde_json::from_str(&line)?;
+        let mut report = runtime.block_on(obey(&world, &kinds, command, &mut seen, settings))?;
+        sys::coverage::note_new(&mut seen, &mut report.edges);
+        report.faults.append(&mut PANICS.lock().unwrap_or_else(PoisonError::into_inner));
+        report.live = sys::live();
+        say(&report)?;
+    }
+    pinging.store(false, Ordering::Relaxed);
+    runtime.shutdown_background();
+    Ok(())
+}
+
+fn say(report: &Report) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer(&mut out, report)?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+async fn obey(
+    world: &World,
+    kinds: &[Kind],
+    command: Command,
+    seen: &mut Vec<u8>,
+    settings: Settings,
+) -> Result<Report> {
+    let mut report = Report::default();
+    match command {
+        Command::Send { sequence, check } => {
+            send_all(world, &sequence, settings, &mut report).await?;
+            if check {
+                let written: BTreeSet<&str> = sequence
+                    .requests
+                    .iter()
+                    .filter(|one| one.method != "GET")
+                    .map(Request::bare_path)
+                    .collect();
+                for kind in kinds {
+                    let touched = ["a", "b"].iter().any(|at| {
+                        written.iter().any(|path| path.starts_with(&kind.collection(at)))
+                    });
+                    if touched {
+                        report.faults.extend(readable::check(world, kind).await?);
+                    }
+                }
+            }
+        }
+        Command::Settle(millis) => {
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+            for kind in kinds {
+                report.faults.extend(readable::check(world, kind).await?);
+            }
+        }
+        Command::Clean => {
+            clean::clean(world, kinds).await?;
+            world.furnish().await?;
+        }
+        Command::Known(edges) => {
+            seen.resize(sys::coverage::edges(), 0);
+            for edge in edges {
+                if let Some(place) = seen.get_mut(edge as usize) {
+                    *place = 1;
+                }
+            }
+        }
+    }
+    Ok(report)
+}
+
+async fn send_all(
+    world: &World,
+    sequence: &Sequence,
+    settings: Settings,
+    report: &mut Report,
+) -> Result<()> {
+    let patience = Duration::from_secs(settings.patience * 10);
+    if sequence.at_once {
+        let answers = join_all(sequence.requests.iter().map(|one| world.send(one, patience))).await;
+        for (request, answer) in sequence.requests.iter().zip(answers) {
+            let answer = answer?;
+            report.codes.push(answer.code);
+            report.faults.extend(judge::judge(request, &answer));
+        }
+        return Ok(());
+    }
+    for request in &sequence.requests {
+        let before = cpu();
+        let answer = world.send(request, patience).await?;
+        let spent = cpu().saturating_sub(before);
+        report.codes.push(answer.code);
+        report.faults.extend(judge::judge(request, &answer));
+        if spent > Duration::from_secs(settings.patience) {
+            let (method, path) = (&request.method, request.bare_path());
+            report.faults.push(Fault::new(
+                format!(
+                    "slow: {method} {}",
+                    path.rsplit('/').nth(usize::from(method != "POST")).unwrap_or_default()
+                ),
+                format!("{method} {path}: {spent:?} of processor time in {:?}", answer.took),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Another user, whom no flow schema of the attack's holds up, asks something small all the time. Who is not answered while
+/// this process is busy is held up by a request of somebody else.
+fn ping(world: &Arc<World>, settings: Settings) -> Arc<AtomicBool> {
+    let going = Arc::new(AtomicBool::new(true));
+    let (pipe, go) = (
+        world.cluster.running.pipe(User::new("ping", &["system:masters", "system:authenticated"])),
+        going.clone(),
+    );
+    let patience = Duration::from_secs(settings.patience);
+    thread::spawn(move || {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+            return;
+        };
+        let request = Request::new(Caller::Tenant, "GET", "/api/v1/namespaces/ping/configmaps");
+        let bytes = send::bytes(&request, &super::expand::Nothing);
+        while go.load(Ordering::Relaxed) {
+            let (began, before) = (Instant::now(), cpu());
+            let answer = runtime.block_on(send::exchange(&pipe, &bytes, false, patience * 20));
+            let (took, spent) = (began.elapsed(), cpu().saturating_sub(before));
+            let code = answer.map(|answer| answer.code).unwrap_or_default();
+            // As long as others have the processor, nobody here is to blame.
+            if took > patience && spent > took / 2 || code >= 500 {
+                let text = format!(
+                    "another user waited {took:?} for {code} while {spent:?} of processor time were spent"
+                );
+                PANICS
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(Fault::new("another user was held up", text));
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+    });
+    going
+}
+
+/// The frames of a backtrace that are this project's.
+fn own_frames(trace: &str) -> String {
+    let lines: Vec<&str> = trace.lines().collect();
+    let mut out = String::new();
+    for two in lines.windows(2) {
+        if two[1].contains("/crates/") && !two[0].contains("own_frames") {
+            out.push_str(&format!("{} {}\n", two[0].trim(), two[1].trim()));
+        }
+    }
+    out.lines().take(12).map(|line| format!("  {line}\n")).collect()
+}

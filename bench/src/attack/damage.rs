@@ -1,0 +1,144 @@
+//! Damages a valid object in one field or a few, chosen by the kind's own schema: every field of every
+//! kind has its turn, whether the object has it or not.
+
+use object::{Field, Struct, Type};
+use serde_json::{Map, Value, json};
+
+use super::values::{hostile, plausible, worst};
+use crate::random::Random;
+
+/// Deeper than any field that is not below itself.
+const DEEPEST: usize = 24;
+
+/// Puts a hostile value into one field of an object of this shape.
+pub(crate) fn damage(shape: &Struct, object: &mut Value, random: &mut Random) {
+    within(shape, object, random, 0);
+}
+
+fn within(shape: &Struct, object: &mut Value, random: &mut Random, depth: usize) {
+    if !object.is_object() {
+        *object = Value::Object(Map::new());
+    }
+    let Value::Object(fields) = object else { return };
+    let Some(field) = choose(shape, fields, random) else { return };
+    if field.name == "apiVersion" || field.name == "kind" && depth == 0 {
+        return;
+    }
+    // Twice at the same place: a name given two times, which no tree can hold.
+    let slot = fields.entry(field.name.to_string()).or_insert(Value::Null);
+    value(field, &field.ty, slot, random, depth + 1);
+}
+
+/// A field of the struct; what the object has is chosen more often than what it lacks.
+fn choose<'a>(
+    shape: &'a Struct,
+    fields: &Map<String, Value>,
+    random: &mut Random,
+) -> Option<&'a Field> {
+    let all: Vec<&Field> = shape.flat().collect();
+    let present: Vec<&Field> =
+        all.iter().copied().filter(|field| fields.contains_key(field.name.as_str())).collect();
+    let from = if !present.is_empty() && random.one_in(2) { present } else { all };
+    if from.is_empty() { None } else { Some(from[random.below(from.len())]) }
+}
+
+fn value(field: &Field, ty: &Type, slot: &mut Value, random: &mut Random, depth: usize) {
+    let deeper = depth < DEEPEST && !random.one_in(8);
+    match ty {
+        Type::Object(shape) | Type::Either(shape, _) if deeper => {
+            if !slot.is_object() {
+                *slot = plausible(field, ty, random, 2);
+            }
+            within(shape, slot, random, depth);
+        }
+        Type::List(item) if deeper => {
+            if slot.as_array().is_none_or(Vec::is_empty) {
+                *slot = json!([plausible(field, item, random, 2)]);
+            }
+            let Value::Array(items) = slot else { return };
+            let at = random.below(items.len());
+            value(field, item, &mut items[at], random, depth + 1);
+        }
+        Type::Map(item) if deeper => {
+            if slot.as_object().is_none_or(Map::is_empty) {
+                *slot = json!({"a": plausible(field, item, random, 2)});
+            }
+            let Value::Object(entries) = slot else { return };
+            let at = random.below(entries.len());
+            if let Some((_, entry)) = entries.iter_mut().nth(at) {
+                value(field, item, entry, random, depth + 1);
+            }
+        }
+        _ => *slot = hostile(field, ty, random),
+    }
+}
+
+/// Every field of a struct and of those within it: the name of the struct that has it, and the path to it.
+pub(crate) fn paths(shape: &Struct) -> Vec<(String, Vec<&str>)> {
+    fn walk<'a>(shape: &'a Struct, above: &[&'a str], out: &mut Vec<(String, Vec<&'a str>)>) {
+        for field in shape.flat() {
+            let path: Vec<&str> = above.iter().copied().chain([field.name.as_str()]).collect();
+            let mut ty = &*field.ty;
+            while let Type::List(item) | Type::Map(item) = ty {
+                ty = item;
+            }
+            if let (Type::Object(shape) | Type::Either(shape, _), true) = (ty, path.len() < 7) {
+                walk(shape, &path, out);
+            }
+            out.push((format!("{}::{}", shape.module, shape.name), path));
+        }
+    }
+    let mut out = Vec::new();
+    walk(shape, &[], &mut out);
+    out
+}
+
+/// Puts a hostile value into the field at this path: the worst ones for 0 and 1, any for more.
+pub(crate) fn damage_at(
+    shape: &Struct,
+    object: &mut Value,
+    path: &[&str],
+    (which, random): (usize, &mut Random),
+) {
+    let Some((first, rest)) = path.split_first() else { return };
+    let Some(field) = shape.field(first) else { return };
+    if !object.is_object() {
+        *object = Value::Object(Map::new());
+    }
+    let Value::Object(fields) = object else { return };
+    let mut slot = fields.entry((*first).to_owned()).or_insert(Value::Null);
+    if rest.is_empty() {
+        *slot = worst(&field.ty, which).unwrap_or_else(|| hostile(field, &field.ty, random));
+        return;
+    }
+    let mut ty = &*field.ty;
+    loop {
+        match ty {
+            Type::List(item) => {
+                if slot.as_array().is_none_or(Vec::is_empty) {
+                    *slot = json!([plausible(field, item, random, 2)]);
+                }
+                let Value::Array(items) = slot else { return };
+                let at = random.below(items.len());
+                (slot, ty) = (&mut items[at], item);
+            }
+            Type::Map(item) => {
+                if slot.as_object().is_none_or(Map::is_empty) {
+                    *slot = json!({"a": plausible(field, item, random, 2)});
+                }
+                let Some((_, entry)) = slot.as_object_mut().and_then(|map| map.iter_mut().next())
+                else {
+                    return;
+                };
+                (slot, ty) = (entry, item);
+            }
+            Type::Object(shape) | Type::Either(shape, _) => {
+                if !slot.is_object() {
+                    *slot = plausible(field, ty, random, 2);
+                }
+                return damage_at(shape, slot, rest, (which, random));
+            }
+            _ => return,
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! Makes sequences of requests: mostly an object of some kind with a hostile value in it, written in one of
+//! the ways that there are, and read back.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::{
+    custom, damage,
+    kinds::{self, Kind},
+    patches, queries,
+    request::{Body, Caller, Request, Sequence},
+    streams, values, wire,
+};
+use crate::random::Random;
+
+/// As many names there are for the objects of a kind.
+const NAMES: usize = 40;
+/// So many values a field of the sweep is given in one turn.
+const VALUES: usize = 4;
+const NAMESPACES: &[&str] = &["a", "b"];
+
+/// Makes sequences, each kind and each field in turn.
+#[derive(Debug)]
+pub(crate) struct Generator {
+    pub(crate) kinds: Vec<Kind>,
+    /// What is damaged in turn.
+    sweep: Vec<Place>,
+    /// Where the sweep is.
+    turn: usize,
+    pub(crate) random: Random,
+}
+
+/// A kind, and the path to a field of it.
+type Place = (usize, Vec<String>);
+
+/// One object that a sequence is about.
+pub(crate) struct Target<'a> {
+    pub(crate) kind: &'a Kind,
+    pub(crate) namespace: &'static str,
+    pub(crate) number: usize,
+    pub(crate) object: Value,
+}
+
+impl Generator {
+    pub(crate) fn new(seed: u64) -> Result<Self> {
+        let kinds = kinds::all()?;
+        let mut random = Random::new(seed);
+        let sweep = sweep(&kinds, &mut random);
+        Ok(Self { kinds, sweep, turn: 0, random })
+    }
+
+    /// How many fields the sweep has, and how many of them have had their turn.
+    pub(crate) fn swept(&self) -> (usize, usize) {
+        (self.turn.min(self.sweep.len()), self.sweep.len())
+    }
+
+    pub(crate) fn next(&mut self) -> Sequence {
+        let mut random = self.random.clone();
+        let sequence = match random.below(20) {
+            0 => custom::sequence(&mut random),
+            1 => streams::sequence(&mut random),
+            2 => queries::sequence(&self.kinds, &mut random),
+            3..=8 => self.swept_field(&mut random),
+            _ => self.random_field(&mut random),
+        };
+        self.random = random;
+        sequence
+    }
+
+    /// The next field of the sweep, with some values.
+    fn swept_field(&mut self, random: &mut Random) -> Sequence {
+        let (at, path) = &self.sweep[self.turn % self.sweep.len()];
+        self.turn += 1;
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        let mut requests = Vec::new();
+        for which in 0..VALUES {
+            let mut target = target(&self.kinds[*at], random);
+            let valid = target.object.clone();
+            damage::damage_at(
+                &target.kind.definition.shape,
+                &mut target.object,
+                &path,
+                (which, random),
+            );
+            if which < 2 {
+                // the worst values in the plainest way
+                let caller =
+                    if target.kind.is_namespaced() { Caller::Tenant } else { Caller::Admin };
+                requests.push(
+                    Request::new(caller, "POST", target.collection())
+                        .json(target.object.to_string()),
+                );
+            } else {
+                requests.extend(write(&target, &valid, random).requests);
+            }
+        }
+        Sequence { requests, at_once: false }
+    }
+
+    /// A kind; those on which others act, or which act on others, more often.
+    fn some_kind(&self, random: &mut Random) -> &Kind {
+        let kind = &self.kinds[random.below(self.kinds.len())];
+        let acts = [
+            "",
+            "apps",
+            "batch",
+            "apiextensions.k8s.io",
+            "admissionregistration.k8s.io",
+            "resource.k8s.io",
+            "autoscaling",
+            "policy",
+        ];
+        match acts.contains(&kind.definition.names.group) && kind.definition.default_on {
+            true => kind,
+            false if random.one_in(3) => kind,
+            false => &self.kinds[random.below(self.kinds.len())],
+        }
+    }
+
+    /// Some fields of some kind.
+    fn random_field(&self, random: &mut Random) -> Sequence {
+        let mut target = target(self.some_kind(random), random);
+        let valid = target.object.clone();
+        if random.one_in(10) {
+            let (field, text) = (
+                ["name", "name", "generateName", "namespace"][random.below(4)],
+                values::text("name", random),
+            );
+            target.object["metadata"][field] = text;
+            return write(&target, &valid, random);
+        }
+        for _ in 0..[1, 1, 1, 2, 4][random.below(5)] {
+            damage::damage(&target.kind.definition.shape, &mut target.object, random);
+        }
+        if random.one_in(10) {
+            patches::direct(&mut target.object, random);
+        }
+        if random.one_in(8) {
+            own(&mut target, &self.kinds, random);
+        }
+        write(&target, &valid, random)
+    }
+}
+
+/// First the name of every kind and each field of each type once, where the fewest names lead to it; then every field
+/// of every kind.
+fn sweep(kinds: &[Kind], random: &mut Random) -> Vec<Place> {
+    let (mut first, mut all, mut known) = (BTreeMap::new(), Vec::new(), BTreeSet::new());
+    for (at, kind) in kinds.iter().enumerate() {
+        for (owner, path) in damage::paths(&kind.definition.shape) {
+            let path: Vec<String> = path.into_iter().map(str::to_owned).collect();
+            let is_name = path == ["metadata", "name"];
+            let key = (owner, path.last().cloned(), is_name.then_some(at));
+            // what a status says is dropped where an object is created
+            let rank = (path[0] == "status", if is_name { 1 } else { path.len() });
+            let best = first.entry(key).or_insert_with(|| (rank, (at, path.clone())));
+            if rank < best.0 {
+                *best = (rank, (at, path.clone()));
+            }
+            all.push((at, path));
+        }
+    }
+    let mut first: Vec<_> = first.into_values().collect();
+    shuffle(&mut first, random);
+    first.sort_by_key(|(rank, _)| *rank);
+    let first: Vec<Place> = first.into_iter().map(|(_, place)| place).collect();
+    known.extend(first.iter().cloned());
+    all.retain(|place| !known.contains(place));
+    shuffle(&mut all, random);
+    first.into_iter().chain(all).collect()
+}
+
+fn shuffle<T>(all: &mut [T], random: &mut Random) {
+    for at in (1..all.len()).rev() {
+        all.swap(at, random.below(at + 1));
+    }
+}
+
+pub(crate) fn target<'a>(kind: &'a Kind, random: &mut Random) -> Target<'a> {
+    let (number, namespace) = (random.below(NAMES), NAMESPACES[random.below(2)]);
+    let object = kind.object(random.below(kind.bases.len()), number).unwrap_or_default();
+    Target { kind, namespace, number, object }
+}
+
+impl Target<'_> {
+    pub(crate) fn collection(&self) -> String {
+        self.kind.collection(self.namespace)
+    }
+
+    /// The name that the object had before it was damaged.
+    pub(crate) fn path(&self) -> String {
+        let valid = self.kind.object(0, self.number).unwrap_or_default();
+        format!("{}/{}", self.collection(), valid["metadata"]["name"].as_str().unwrap_or("x"))
+    }
+
+    /// Whose namespaces these are; what is not in one only the administrator may write.
+    pub(crate) fn caller(&self, random: &mut Random) -> Caller {
+        match random.below(12) {
+            0 => Caller::Node,
+            1 => Caller::Anonymous,
+            2..=5 if self.kind.is_namespaced() => Caller::Tenant,
+            _ => Caller::Admin,
+        }
+    }
+}
+
+/// Owner references among what may exist, finalizers, deletion, preconditions.
+fn own(target: &mut Target<'_>, kinds: &[Kind], random: &mut Random) {
+    let owner = &kinds[random.below(kinds.len())];
+    let owner = Target {
+        kind: owner,
+        namespace: target.namespace,
+        number: random.below(NAMES),
+        object: Value::Null,
+    };
+    let names = owner.kind.definition.names;
+    let path = owner.path();
+    let reference = json!({
+        "apiVersion": names.api_version(), "kind": names.kind,
+        "name": path.rsplit('/').next().unwrap_or_default(),
+        "uid": format!("⟦uid {path}⟧"),
+        "controller": random.one_in(2), "blockOwnerDeletion": random.one_in(2),
+    });
+    if let Some(meta) = target.object["metadata"].as_object_mut() {
+        meta.insert("ownerReferences".into(), json!([reference]));
+        if random.one_in(2) {
+            meta.insert("finalizers".into(), json!(["foregroundDeletion", "example.com/f"]));
+        }
+    }
+}
+
+/// Writes the damaged object in one of the ways that there are, after a valid one where that needs it, and reads it back.
+fn write(target: &Target<'_>, valid: &Value, random: &mut Random) -> Sequence {
+    let (collection, path) = (target.collection(), target.path());
+    let caller = target.caller(random);
+    let text = target.object.to_string();
+    let create = |user, body: &str| Request::new(user, "POST", collection.clone()).json(body);
+    let mut requests = Vec::new();
+    let way = random.below(16);
+    if way >= 7 {
+        requests.push(create(Caller::Admin, &valid.to_string()));
+    }
+    let version = |text: &str| match random_version(text, &path) {
+        Some(with) => with,
+        None => text.to_owned(),
+    };
+    let parts = target.kind.definition.subresources;
+    match way {
+        0..=6 => requests.push(encoded(
+            Request::new(caller, "POST", collection.clone()),
+            target.kind,
+            &text,
+            random,
+        )),
+        7..=8 => requests.push(encoded(
+            Request::new(caller, "PUT", path.clone()),
+            target.kind,
+            &version(&text),
+            random,
+        )),
+        9 if !parts.is_empty() => {
+            let part = &parts[random.below(parts.len())];
+            requests.push(streams::part(target, part, &text, caller, random));
+        }
+        10 | 9 if parts.iter().any(|part| part.name == "status") => {
+            let request = Request::new(caller, "PUT", format!("{path}/status"));
+            requests.push(encoded(request, target.kind, &version(&text), random));
+        }
+        _ => requests.push(patches::patch(target, valid, &path, caller, random)),
+    }
+    if random.one_in(4) {
+        requests.push(queries::read(target, random));
+    }
+    if random.one_in(6) {
+        requests.push(queries::delete(target, random));
+    }
+    for request in &mut requests {
+        queries::decorate(request, random);
+    }
+    Sequence { requests, at_once: random.one_in(20) }
+}
+
+/// The text of an object that says which version it replaces.
+fn random_version(text: &str, path: &str) -> Option<String> {
+    let mut object: Value = serde_json::from_str(text).ok()?;
+    let meta = object["metadata"].as_object_mut()?;
+    meta.entry("resourceVersion").or_insert_with(|| json!(format!("⟦version {path}⟧")));
+    Some(object.to_string())
+}
+
+/// The request with the object as its body, in one of the media types.
+pub(crate) fn encoded(request: Request, kind: &Kind, text: &str, random: &mut Random) -> Request {
+    match random.below(16) {
+        0..=2 => match wire::message(&kind.definition, text, random) {
+            Some(message) => {
+                let request = request.header("content-type", "application/vnd.kubernetes.protobuf");
+                request.body(Body::bytes(&message))
+            }
+            None => request.json(text),
+        },
+        3 => request.header("content-type", "application/yaml").body(Body::Text(text.to_owned())),
+        4 => {
+            let types = [
+                "",
+                "text/plain",
+                "application/cbor",
+                "application/json;charset=utf-16",
+                "*/*",
+                "a/b/c",
+                "application/json;stream=watch",
+            ];
+            let ty = types[random.below(types.len())];
+            request.header("content-type", ty).body(Body::Text(text.to_owned()))
+        }
+        5 => {
+            // a name twice, or cut short
+            let text = match random.below(3) {
+                0 => text.replacen('{', r#"{"metadata":{"name":"twice"},"#, 1),
+                1 => text.chars().take(text.chars().count() * 3 / 4).collect(),
+                _ => format!("{text}{text}"),
+            };
+            request.json(text)
+        }
+        _ => request.json(text),
+    }
+}
+
+/// What has ended a server before is tried early: at two hundred requests a second, within a minute.
+#[test]
+#[expect(clippy::type_complexity, reason = "a table")]
+fn known_attacks_come_soon() {
+    let attacks: [(&str, &str, fn(&Value) -> bool); 3] = [
+        ("/services", "POST", |object| {
+            object["metadata"]["name"].as_str().is_some_and(|name| name.contains('"'))
+        }),
+        ("/jobs", "POST", |object| {
+            object["spec"]["activeDeadlineSeconds"]
+                .as_i64()
+                .is_some_and(|seconds| seconds > i64::MAX - 9)
+        }),
+        ("", "POST", |object| object["metadata"]["managedFields"].to_string().contains("⟦deep")),
+    ];
+    for seed in 1..=4 {
+        let mut generator = Generator::new(seed).expect("kinds");
+        let (mut sent, mut found) = (0, [None; 3]);
+        while sent < 12_000 && found.contains(&None) {
+            for request in generator.next().requests {
+                sent += 1;
+                let Body::Text(text) = &request.body else { continue };
+                let Ok(object) = serde_json::from_str::<Value>(text) else { continue };
+                for (place, (path, method, is)) in found.iter_mut().zip(attacks) {
+                    let here = request.method == method && request.bare_path().ends_with(path);
+                    if place.is_none() && here && request.user != Caller::Anonymous && is(&object) {
+                        *place = Some(sent);
+                    }
+                }
+            }
+        }
+        println!("seed {seed}: after {found:?} requests");
+        assert!(!found.contains(&None), "seed {seed}: {found:?}");
+    }
+}

@@ -1,0 +1,164 @@
+//! A backend that wishes the server ill: webhooks, aggregated APIs and proxied services all end here. The path says
+//! how it answers, so that a request answers the same when it is sent again.
+
+use std::{io::Write as _, net::Ipv4Addr, sync::Arc, time::Duration};
+
+use anyhow::Result;
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use flate2::{Compression, write::GzEncoder, write::ZlibEncoder};
+use object::Clock as _;
+use pki::{Authority, Leaf};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::TcpListener,
+    task::JoinSet,
+    time::timeout,
+};
+use tokio_rustls::TlsAcceptor;
+
+/// Where it listens: an address of the attack's own network namespace that is not the loopback.
+pub(crate) const ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
+const LARGEST: usize = 4 << 20;
+
+#[derive(Debug)]
+pub(crate) struct Hostile {
+    /// In PEM: who vouches for it.
+    pub(crate) authority: String,
+    _tasks: JoinSet<()>,
+}
+
+impl Hostile {
+    pub(crate) async fn start() -> Result<Self> {
+        let now = object::SystemClock.now();
+        let authority = Authority::create("hostile", now)?;
+        let names = vec!["hostile.a.svc".to_owned(), "n1".to_owned()];
+        let pair = authority.issue(&Leaf::server("hostile", names, vec![ADDRESS.into()]), now)?;
+        let acceptor = TlsAcceptor::from(Arc::new(pki::server_config(&pair, None)?));
+        let mut tasks = JoinSet::new();
+        for port in [80, 8080] {
+            let listener = TcpListener::bind((ADDRESS, port)).await?;
+            tasks.spawn(async move {
+                let mut open = JoinSet::new();
+                while let Ok((stream, _)) = listener.accept().await {
+                    while open.try_join_next().is_some() {}
+                    open.spawn(serve(stream));
+                }
+            });
+        }
+        for port in [443, 8443] {
+            let listener = TcpListener::bind((ADDRESS, port)).await?;
+            let acceptor = acceptor.clone();
+            tasks.spawn(async move {
+                let mut open = JoinSet::new();
+                while let Ok((stream, _)) = listener.accept().await {
+                    while open.try_join_next().is_some() {}
+                    let acceptor = acceptor.clone();
+                    open.spawn(async move {
+                        if let Ok(stream) = acceptor.accept(stream).await {
+                            serve(stream).await;
+                        }
+                    });
+                }
+            });
+        }
+        Ok(Self { authority: authority.certificate_pem(), _tasks: tasks })
+    }
+}
+
+async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+    let mut read = Vec::new();
+    loop {
+        let whole = read.windows(4).position(|four| four == b"\r\n\r\n");
+        if let Some(head) = whole {
+            let text = String::from_utf8_lossy(&read[..head]).to_lowercase();
+            let size = text
+                .lines()
+                .find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
+            if read.len() >= head + 4 + size.unwrap_or_default().min(LARGEST) {
+                break;
+            }
+        }
+        match timeout(Duration::from_secs(2), stream.read_buf(&mut read)).await {
+            Ok(Ok(count)) if count > 0 && read.len() < LARGEST => {}
+            _ => break,
+        }
+    }
+    for (wait, part) in answer(&read) {
+        tokio::time::sleep(wait).await;
+        if stream.write_all(&part).await.is_err() {
+            return;
+        }
+    }
+    let _ = stream.shutdown().await;
+}
+
+/// What is said to a request, and how long before each part of it.
+fn answer(request: &[u8]) -> Vec<(Duration, Vec<u8>)> {
+    let text = String::from_utf8_lossy(request);
+    let path = text.split(' ').nth(1).unwrap_or_default();
+    let mut words = path.trim_start_matches('/').split(['/', '?']);
+    let at_once = |bytes: Vec<u8>| vec![(Duration::ZERO, bytes)];
+    let page = |ty: &str, extra: &str, body: &[u8]| {
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: {ty}\r\ncontent-length: {}\r\n{extra}connection: close\r\n\r\n",
+            body.len()
+        );
+        at_once([head.as_bytes(), body].concat())
+    };
+    match words.next().unwrap_or_default() {
+        "html" => page("text/html", "", HTML.as_bytes()),
+        "bomb" => page("text/html", "content-encoding: gzip\r\n", &bomb()),
+        "deflate" => page("text/html", "content-encoding: deflate\r\n", &deflated()),
+        "slow" => vec![(Duration::ZERO, b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n".to_vec()), (Duration::from_secs(3), b"x".to_vec())],
+        "garbage" => at_once(b"\x16\x03\x01HTTP/9.9 999 \xff\r\n\r\n\r\n".to_vec()),
+        "deep" => {
+            let deep = format!("{}{}", r#"{"a":"#.repeat(20_000), "}".repeat(20_000));
+            page("application/json", "", deep.as_bytes())
+        }
+        "echo" => {
+            let body = request.windows(4).position(|four| four == b"\r\n\r\n").map_or(&[][..], |at| &request[at + 4..]);
+            page("application/json", "", body)
+        }
+        "long" => page("text/plain", "", &vec![b'a'; LARGEST]),
+        "redirect" => at_once(b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:22/\r\nlocation: \xff\r\ncontent-length: 0\r\n\r\n".to_vec()),
+        "headers" => {
+            let many: String = (0..5000).map(|n| format!("x-{n}: y\r\n")).collect();
+            at_once(format!("HTTP/1.1 200 OK\r\n{many}content-length: 0\r\n\r\n").into_bytes())
+        }
+        "cut" => at_once(b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 1000\r\n\r\n<a href=/x".to_vec()),
+        "chunked" => at_once(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nffffffffffffffff\r\nx".to_vec()),
+        "status" => at_once(format!("HTTP/1.1 {} X\r\ncontent-length: 0\r\n\r\n", words.next().unwrap_or("999")).into_bytes()),
+        word @ ("say" | "validate") => {
+            let said = match word {
+                "say" => URL_SAFE_NO_PAD.decode(words.next().unwrap_or_default()).unwrap_or_default(),
+                _ => VALIDATE.into(),
+            };
+            let uid = text.split(r#""uid":""#).nth(1).and_then(|rest| rest.split('"').next()).unwrap_or_default();
+            let said = String::from_utf8_lossy(&said).replace("UID", uid);
+            page("application/json", "", said.as_bytes())
+        }
+        _ => at_once(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_vec()),
+    }
+}
+
+/// What a webhook says that refuses.
+const VALIDATE: &str = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"UID","allowed":false,"status":{"code":418,"message":"no"},"warnings":["w"]}}"#;
+
+/// Links as a proxy rewrites them, with what may stand between a name and its value.
+const HTML: &str = "<!DOCTYPE html><a href=/x>1</a><a\u{a0}href=/x>2</a><A HREF='/é'>3</a><img src=\"/\u{1F600}\"><a href><a href=><a href=\"\
+    <form action=/x\u{2028}><a/href=/é/href='><script>'<a href=/x>'</script><!-- <a href=/x> --><base href=//é><\u{e9} href=/x><a  hre\u{0}f=/x>";
+
+/// A page of 64 MiB in a few kilobytes.
+fn bomb() -> Vec<u8> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    for _ in 0..64 {
+        let _ = packed.write_all(&vec![b'<'; 1 << 20]);
+    }
+    packed.finish().unwrap_or_default()
+}
+
+fn deflated() -> Vec<u8> {
+    let mut packed = ZlibEncoder::new(Vec::new(), Compression::fast());
+    let _ = packed.write_all(HTML.as_bytes());
+    packed.finish().unwrap_or_default()
+}

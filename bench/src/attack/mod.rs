@@ -1,0 +1,28 @@
+//! Attacks the whole server: requests made from the kinds' own schemas, hostile in every field, go to an API server with
+//! all controllers, the scheduler and a node behind it, in a process that may die. See docs/decisions/0011.
+
+mod campaign;
+pub(crate) mod child;
+mod clean;
+mod corpus;
+mod custom;
+mod damage;
+mod expand;
+mod generate;
+mod hostile;
+mod judge;
+mod kinds;
+mod minimize;
+mod node;
+mod patches;
+mod process;
+mod queries;
+mod readable;
+mod request;
+mod send;
+mod streams;
+mod values;
+mod wire;
+mod world;
+
+pub(crate) use self::campaign::{Arguments, run};

@@ -1,0 +1,60 @@
+//! Whether what is stored can be read by everybody: as JSON, as protobuf and as a table.
+
+use anyhow::Result;
+use object::from_json;
+use schema::protobuf;
+
+use super::{
+    judge::{Fault, message},
+    kinds::Kind,
+    request::{Caller, Request},
+    wire,
+    world::World,
+};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_mins(1);
+const FORMS: &[&str] = &[
+    "application/json",
+    "application/vnd.kubernetes.protobuf",
+    "application/json;as=Table;v=v1;g=meta.k8s.io",
+];
+
+/// Lists all objects of a kind in every form, and decodes them as components do.
+pub(crate) async fn check(world: &World, kind: &Kind) -> Result<Vec<Fault>> {
+    let mut faults = Vec::new();
+    if !kind.definition.verbs.contains(&"list") {
+        return Ok(faults);
+    }
+    let collection = kind.collection("a").replace("/namespaces/a/", "/");
+    for form in FORMS {
+        let request =
+            Request::new(Caller::Admin, "GET", collection.clone()).header("accept", *form);
+        let answer = world.send(&request, PATIENCE).await?;
+        let wrong = match answer.code {
+            404 | 406 => None, // not served with these features, or not in this form
+            200 if answer.media_type.contains("protobuf") => items(kind, &answer.body).err(),
+            200 => from_json(&answer.body).err().map(|error| error.to_string()),
+            code => Some(format!("{code} {}", message(&answer))),
+        };
+        if let Some(wrong) = wrong {
+            let names = kind.definition.names;
+            let key = format!("unreadable: {} as {form}", names.plural);
+            faults.push(Fault::new(
+                key,
+                format!("{} can no longer be listed as {form}: {wrong}", names.plural),
+            ));
+        }
+    }
+    Ok(faults)
+}
+
+fn items(kind: &Kind, body: &[u8]) -> Result<(), String> {
+    let opened = protobuf::open(body).map_err(|error| format!("{error:?}"))?;
+    for (tag, item) in wire::delimited_fields(opened.message) {
+        if tag == 2 {
+            protobuf::decode(&kind.definition.shape, item).map_err(|error| format!("{error:?}"))?;
+        }
+    }
+    Ok(())
+}

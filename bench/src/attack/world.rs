@@ -1,0 +1,360 @@
+//! The cluster under attack: API server, controllers and scheduler in this process, connected by pipes, with storage
+//! in memory, in a network namespace of its own.
+
+use std::{
+    collections::HashMap,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use client::{Client, Pipe};
+use object::SystemClock;
+use runtime::Context;
+use rustix::fs::{Mode, OFlags, open};
+use serde_json::Value;
+use server::User;
+use tempfile::TempDir;
+use testkit::Cluster;
+
+use super::{
+    expand::Known,
+    hostile::{self, Hostile},
+    node::Node,
+    request::{Caller, Request},
+    send::{self, Answer},
+};
+
+const GROUP: &str = "tiphys-attack-";
+/// A request of the attack's own may take this long.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+pub(crate) struct World {
+    pub(crate) cluster: Cluster,
+    admin: Pipe,
+    tenant: Pipe,
+    node: Pipe,
+    anonymous: Pipe,
+    hostile: Option<Hostile>,
+    /// Uid and version of objects, by path, as answers have told them.
+    objects: Mutex<HashMap<String, [String; 2]>>,
+    _contexts: Vec<Context>,
+    kubelet: Option<(Node, TempDir)>,
+}
+
+/// The control group that the pods of this process are below.
+pub(crate) fn group(process: u32) -> String {
+    format!("{GROUP}{process}")
+}
+
+/// Removes the groups of processes that are gone and could not.
+pub(crate) fn remove_stale_groups() {
+    let Ok(hierarchies) = sys::cgroup::Hierarchies::detect() else { return };
+    let entrances = hierarchies.group("/").map(|root| root.entrances()).unwrap_or_default();
+    for folder in entrances.iter().filter_map(|file| std::fs::read_dir(file.parent()?).ok()) {
+        for name in folder.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
+            let process = name.strip_prefix(GROUP).and_then(|process| process.parse::<u32>().ok());
+            if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+                let _ = hierarchies.group(&name).and_then(|group| group.remove());
+            }
+        }
+    }
+}
+
+/// Leaves the machine's network and makes its files read-only, before there is a second thread: nothing that a request
+/// makes the server dial or write is outside. `false` where that is not allowed.
+pub(crate) fn isolate() -> bool {
+    let isolated = || -> Result<()> {
+        sys::namespace::unshare(sys::namespace::NETWORK | sys::namespace::MOUNT)?;
+        let folder = |path: &str| open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        let root = folder("/")?;
+        sys::mount::propagate(&root, sys::mount::Propagation::Private, true)?;
+        sys::mount::restrict(&root, sys::mount::READ_ONLY, true)?;
+        // The groups of pods are real, below one of this process's own.
+        for processes in sys::cgroup::Hierarchies::detect()?.group("/")?.entrances() {
+            let path = processes.parent().context("no folder")?;
+            sys::mount::allow(open(path, OFlags::PATH, Mode::empty())?, sys::mount::READ_ONLY)?;
+        }
+        let own = sys::mount::new("tmpfs", &[("mode", Some("0700"))], sys::mount::NO_DEV)?;
+        sys::mount::attach(&own, folder("/tmp")?)?;
+        sys::namespace::loopback_up()?;
+        let mut socket = sys::netlink::Socket::open(sys::netlink::Family::Route)?;
+        let link = sys::netlink::link(&mut socket, "lo")?;
+        let address =
+            sys::netlink::Address { index: link.index, ip: hostile::ADDRESS.into(), prefix: 32 };
+        Ok(sys::netlink::add_address(&mut socket, address)?)
+    };
+    isolated().is_ok()
+}
+
+impl World {
+    pub(crate) async fn start(isolated: bool, everything: bool) -> Result<Self> {
+        let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+            flags.runtime_config = vec!["api/all=true".into()];
+            if everything {
+                flags.feature_gates = vec!["AllAlpha=true".into(), "AllBeta=true".into()];
+            }
+        })
+        .await;
+        let running = &cluster.running;
+        let user = |name: &str, groups: &[&str]| running.pipe(User::new(name, groups));
+        let hostile = if isolated { Some(Hostile::start().await?) } else { None };
+        let contexts = vec![controllers(&cluster)?, scheduler(&cluster)];
+        let node = if isolated {
+            let client = client(&cluster, "system:node:n1", &["system:nodes"]);
+            let trust = pki::Trust::new(std::slice::from_ref(running.cluster.ca.certificate()))?;
+            let folder = TempDir::new()?;
+            let started =
+                Node::start(&client, trust, folder.path(), &group(std::process::id())).await;
+            Some((started.context("the kubelet")?, folder))
+        } else {
+            None
+        };
+        let world = Self {
+            admin: user("admin", &["system:masters", "system:authenticated"]),
+            tenant: user("tenant", &["system:authenticated"]),
+            node: user("system:node:n1", &["system:nodes", "system:authenticated"]),
+            anonymous: running.open_pipe(),
+            hostile,
+            objects: Mutex::default(),
+            _contexts: contexts,
+            kubelet: node,
+            cluster,
+        };
+        world.furnish().await?;
+        Ok(world)
+    }
+
+    fn pipe(&self, caller: Caller) -> &Pipe {
+        match caller {
+            Caller::Admin => &self.admin,
+            Caller::Tenant => &self.tenant,
+            Caller::Node => &self.node,
+            Caller::Anonymous => &self.anonymous,
+        }
+    }
+
+    /// Sends a request, and remembers what the answer says of an object.
+    pub(crate) async fn send(&self, request: &Request, patience: Duration) -> Result<Answer> {
+        let bytes = send::bytes(request, self);
+        let answer =
+            send::exchange(self.pipe(request.user), &bytes, request.is_stream(), patience).await?;
+        self.remember(request, &answer);
+        Ok(answer)
+    }
+
+    /// Sends a request of the attack's own.
+    pub(crate) async fn ask(&self, method: &str, path: &str, body: Option<&str>) -> Result<Answer> {
+        let request = Request::new(Caller::Admin, method, path);
+        let request = match (method, body) {
+            ("PATCH", Some(body)) => {
+                let request = request.header("content-type", "application/merge-patch+json");
+                request.body(super::request::Body::Text(body.to_owned()))
+            }
+            (_, Some(body)) => request.json(body),
+            (_, None) => request,
+        };
+        self.send(&request, PATIENCE).await
+    }
+
+    fn remember(&self, request: &Request, answer: &Answer) {
+        if !(200..300).contains(&answer.code) || answer.body.len() > 1 << 20 {
+            return;
+        }
+        let Ok(object) = serde_json::from_slice::<Value>(&answer.body) else { return };
+        let meta = &object["metadata"];
+        let (Some(name), Some(uid), Some(version)) =
+            (meta["name"].as_str(), meta["uid"].as_str(), meta["resourceVersion"].as_str())
+        else {
+            return;
+        };
+        let at = request.bare_path();
+        let path = if request.method == "POST" {
+            format!("{at}/{name}")
+        } else {
+            at.trim_end_matches("/status").to_owned()
+        };
+        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        if objects.len() > 20_000 {
+            objects.clear();
+        }
+        objects.insert(path, [uid.to_owned(), version.to_owned()]);
+    }
+
+    /// Makes what the attack needs, as far as it is not there: namespaces, rights, nodes, a service that is hostile.
+    pub(crate) async fn furnish(&self) -> Result<()> {
+        for (path, body) in FURNITURE {
+            let body = body.replace("ADDRESS", &hostile::ADDRESS.to_string());
+            let answer = self.ask("POST", path, Some(&body)).await?;
+            ensure!(
+                matches!(answer.code, 201 | 409 | 403),
+                "{path}: {} {}",
+                answer.code,
+                String::from_utf8_lossy(&answer.body)
+            );
+        }
+        // The first node has a kubelet that says how it is.
+        let nodes: &[&str] = if self.kubelet.is_some() { &["n2"] } else { &["n1", "n2"] };
+        for node in nodes {
+            let status = NODE.replace("ADDRESS", &hostile::ADDRESS.to_string());
+            self.ask("PATCH", &format!("/api/v1/nodes/{node}/status"), Some(&status)).await?;
+            self.ask(
+                "PATCH",
+                &format!("/api/v1/nodes/{node}"),
+                Some(r#"{"spec":{"taints":null}}"#),
+            )
+            .await?;
+        }
+        let ip = hostile::ADDRESS;
+        let status = format!(
+            r#"{{"status":{{"phase":"Running","podIP":"{ip}","podIPs":[{{"ip":"{ip}"}}]}}}}"#
+        );
+        self.ask("PATCH", "/api/v1/namespaces/a/pods/hostile/status", Some(&status)).await?;
+        Ok(())
+    }
+}
+
+impl Known for World {
+    fn lookup(&self, word: &str, argument: &str) -> Option<String> {
+        let certificate = || self.hostile.as_ref().map_or("", |hostile| &hostile.authority);
+        match word {
+            "hostile" => Some(hostile::ADDRESS.to_string()),
+            "hostile-ca" => Some(STANDARD.encode(certificate())),
+            "uid" | "version" => {
+                let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+                objects.get(argument).map(|known| known[usize::from(word == "version")].clone())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// All controllers, each as its own account.
+fn controllers(cluster: &Cluster) -> Result<Context> {
+    let pki = &cluster.running.cluster;
+    let authority =
+        pki::Authority::from_pem(pki.ca.certificate_pem().as_bytes(), pki.ca.key_pem().as_bytes())?;
+    let key = pki::Key::from_pem(pki.service_accounts.to_pem().as_bytes())?;
+    let signing =
+        controllers::Signing { authority: Arc::new(authority), longest: Duration::from_hours(24) };
+    let config = controllers::Config {
+        controllers: vec![
+            "*".into(),
+            "bootstrap-signer-controller".into(),
+            "token-cleaner-controller".into(),
+        ],
+        signing: Some(signing),
+        token_signer: Some(Arc::new(pki::Signer::new(key, String::new()))),
+        cluster_cidr: "10.200.0.0/16".into(),
+        service_cidr: "10.96.0.0/12".into(),
+        root_ca: pki.ca.certificate_pem(),
+        node_monitor_grace: Duration::from_hours(10),
+        autoscaler_period: Duration::from_secs(1),
+        ..controllers::Config::default()
+    };
+    let cx = Context::new(&client(cluster, "system:kube-controller-manager", &[]));
+    let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system"];
+    controllers::start(&cx, &config, &|account| {
+        client(cluster, &format!("system:serviceaccount:kube-system:{account}"), &groups)
+    });
+    Ok(cx)
+}
+
+fn scheduler(cluster: &Cluster) -> Context {
+    let cx = Context::new(&client(cluster, "system:kube-scheduler", &[]));
+    scheduler::start(&cx, scheduler::Config::default());
+    cx
+}
+
+fn client(cluster: &Cluster, name: &str, groups: &[&str]) -> Client {
+    cluster.client(name, groups)
+}
+
+/// Processor time of this process so far.
+pub(crate) fn cpu() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let behind = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = behind
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .filter_map(|n| n.parse::<u64>().ok())
+        .sum::<u64>();
+    Duration::from_millis(ticks * 10)
+}
+
+const NODE: &str = r#"{"status":{"capacity":{"cpu":"64","memory":"64Gi","pods":"1000"},"allocatable":{"cpu":"64","memory":"64Gi","pods":"1000"},
+    "addresses":[{"type":"InternalIP","address":"ADDRESS"}],"daemonEndpoints":{"kubeletEndpoint":{"Port":8443}},
+    "conditions":[{"type":"Ready","status":"True","reason":"KubeletReady"}]}}"#;
+
+const FURNITURE: &[(&str, &str)] = &[
+    ("/api/v1/namespaces", r#"{"metadata":{"name":"a","labels":{"x":"z"}}}"#),
+    ("/api/v1/namespaces", r#"{"metadata":{"name":"b"}}"#),
+    ("/api/v1/namespaces", r#"{"metadata":{"name":"ping"}}"#),
+    ("/api/v1/namespaces/a/serviceaccounts", r#"{"metadata":{"name":"default"}}"#),
+    ("/api/v1/namespaces/b/serviceaccounts", r#"{"metadata":{"name":"default"}}"#),
+    (
+        "/api/v1/nodes",
+        r#"{"metadata":{"name":"n1","labels":{"zone":"z","kubernetes.io/hostname":"n1"}}}"#,
+    ),
+    (
+        "/api/v1/nodes",
+        r#"{"metadata":{"name":"n2","labels":{"zone":"y"}},"spec":{"unschedulable":true}}"#,
+    ),
+    (
+        "/api/v1/namespaces/a/services",
+        r#"{"metadata":{"name":"hostile"},"spec":{"ports":[{"name":"http","port":80},{"name":"https","port":443}]}}"#,
+    ),
+    (
+        "/api/v1/namespaces/a/endpoints",
+        r#"{"metadata":{"name":"hostile"},"subsets":[{"addresses":[{"ip":"ADDRESS"}],"ports":[{"name":"http","port":80},{"name":"https","port":443}]}]}"#,
+    ),
+    (
+        "/api/v1/namespaces/a/pods",
+        r#"{"metadata":{"name":"hostile"},"spec":{"nodeName":"n2","containers":[{"name":"c","image":"image","ports":[{"containerPort":8080}]}]}}"#,
+    ),
+    ("/apis/rbac.authorization.k8s.io/v1/namespaces/a/rolebindings", TENANT),
+    ("/apis/rbac.authorization.k8s.io/v1/namespaces/b/rolebindings", TENANT),
+    (
+        "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+        r#"{"metadata":{"name":"anonymous-view"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"view"},"subjects":[{"kind":"User","name":"system:anonymous","apiGroup":"rbac.authorization.k8s.io"}]}"#,
+    ),
+];
+
+const TENANT: &str = r#"{"metadata":{"name":"tenant"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"admin"},"subjects":[{"kind":"User","name":"tenant","apiGroup":"rbac.authorization.k8s.io"}]}"#;
+
+/// What is wrong with the furniture, for those who want to know why nothing works.
+pub(crate) async fn start(isolated: bool, everything: bool) -> Result<World> {
+    World::start(isolated, everything).await.context("the cluster did not start")
+}
+
+/// A base that is refused would be attacked in vain.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_base_is_accepted() {
+    let world = start(false, true).await.expect("a cluster");
+    let (mut refused, mut number) = (Vec::new(), 0);
+    for kind in super::kinds::all().expect("bases") {
+        for which in 0..kind.bases.len() {
+            number += 1;
+            let object = kind.object(which, number).expect("JSON");
+            let answer = world
+                .ask("POST", &kind.collection("a"), Some(&object.to_string()))
+                .await
+                .expect("an answer");
+            let names = kind.definition.names;
+            // a binding needs a pod
+            if answer.code != 201 && names.kind != "Binding" {
+                refused.push(format!(
+                    "{} {}: {} {}",
+                    names.api_version(),
+                    names.kind,
+                    answer.code,
+                    super::judge::message(&answer)
+                ));
+            }
+        }
+    }
+    assert!(refused.is_empty(), "{refused:#?}");
+}

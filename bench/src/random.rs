@@ -1,0 +1,27 @@
+//! A small generator of numbers, the same ones for the same seed.
+
+#[derive(Clone, Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 33).unwrap_or_default() % n.max(1)
+    }
+
+    /// True once in `n` times.
+    pub(crate) fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+
+    /// One of these, of which there is at least one.
+    pub(crate) fn of<'a, T: ?Sized>(&mut self, all: &'a [&'a T]) -> &'a T {
+        all[self.below(all.len())]
+    }
+}

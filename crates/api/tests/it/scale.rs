@@ -1,0 +1,195 @@
+//! No list is so long that looking at it takes longer than its length explains: of every list and
+//! every map in every kind, one with many different items is read, defaulted, checked and kept.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use object::{Field, ListType, Struct, Type, Value};
+use schema::{
+    Definition, Errors, Warnings,
+    apply::{self, Write},
+};
+
+const FEW: usize = 1_500;
+const MANY: usize = 4 * FEW;
+/// Shorter times say nothing.
+const NOTICED: Duration = Duration::from_millis(400);
+/// Four times as many items take less than so many times as long, unless each is looked at for each.
+const FACTOR: f64 = 9.0;
+
+/// The way to a list or map: the fields and items that lead there.
+type Way<'a> = Vec<&'a Field>;
+
+#[test]
+#[ignore = "takes minutes, and names the lists of docs/STATUS.md whose rules are still quadratic"]
+fn what_is_long_takes_no_longer_than_its_length_explains() {
+    let (mut seen, mut slow) = (BTreeSet::new(), Vec::new());
+    for kind in api::kinds() {
+        let mut ways = Vec::new();
+        collect(&kind.shape, &mut Vec::new(), &mut seen, &mut ways);
+        for way in ways {
+            let names: Vec<&str> = way.iter().map(|field| &*field.name).collect();
+            if names.first() == Some(&"status") {
+                continue; // only those write it who may
+            }
+            let many = took(&kind, &way, MANY);
+            if many < NOTICED {
+                continue;
+            }
+            let few = took(&kind, &way, FEW);
+            let factor = many.as_secs_f64() / few.as_secs_f64();
+            if factor > FACTOR {
+                let (name, path) = (kind.names.kind, names.join("."));
+                slow.push(format!("{name} {path}: {few:?}, then {many:?}"));
+            }
+        }
+    }
+    assert!(seen.len() > 300, "only {} lists and maps", seen.len());
+    assert!(slow.is_empty(), "{}", slow.join("\n"));
+}
+
+/// Finds each list and map of each type once.
+fn collect<'a>(
+    shape: &'a Struct,
+    way: &mut Way<'a>,
+    seen: &mut BTreeSet<(String, String)>,
+    ways: &mut Vec<Way<'a>>,
+) {
+    if way.len() > 9 {
+        return;
+    }
+    for field in shape.flat() {
+        let first =
+            seen.insert((format!("{}::{}", shape.module, shape.name), field.name.to_string()));
+        if !first {
+            continue;
+        }
+        way.push(field);
+        if let Type::List(_) | Type::Map(_) = &*field.ty {
+            ways.push(way.clone());
+        }
+        if let Some(inner) = inner(&field.ty) {
+            collect(inner, way, seen, ways);
+        }
+        way.pop();
+    }
+}
+
+fn inner(ty: &Type) -> Option<&Struct> {
+    match ty {
+        Type::Object(shape) | Type::Either(shape, _) => Some(shape),
+        Type::List(item) | Type::Map(item) => inner(item),
+        _ => None,
+    }
+}
+
+/// How long it takes to do with an object what is done with one that is written.
+fn took(kind: &Definition, way: &[&Field], count: usize) -> Duration {
+    let mut object = Value::object();
+    object["apiVersion"] = kind.names.api_version().into();
+    object["kind"] = kind.names.kind.into();
+    object["metadata"]["name"] = "a".into();
+    let [first, rest @ ..] = way else { return Duration::ZERO };
+    if first.name == "metadata" {
+        object["metadata"][&*rest[0].name] = made(rest, count);
+    } else {
+        object[&*first.name] = made(way, count);
+    }
+    let before = Instant::now();
+    let mut errs = Errors::default();
+    if kind.conform(&mut object, &mut Vec::new()).is_err() {
+        return Duration::ZERO;
+    }
+    kind.fill(&mut object);
+    kind.normalize(&mut object);
+    schema::check_meta(&object, None, kind.scope, &mut errs);
+    schema::check(&kind.shape, &object, None, &mut errs);
+    kind.hooks.validate(&object, None, &mut errs);
+    kind.hooks.validate(&object, Some(&object), &mut errs);
+    kind.hooks.warn(&object, None, &mut Warnings::default());
+    errs.distinct();
+    drop(errs.status("", kind.names.kind, "a"));
+    let api_version = kind.names.api_version();
+    let write = Write {
+        shape: &kind.shape,
+        api_version: &api_version,
+        kind: kind.names.kind,
+        manager: "m",
+        subresource: "",
+        reset: &[],
+        now: "2024-01-02T03:04:05Z",
+        versions: &apply::Alone,
+    };
+    drop(apply::update(&write, None, object.clone()));
+    drop(apply::apply(&write, None, &object, true));
+    before.elapsed()
+}
+
+/// What the first field of a way holds; its last holds as many items.
+fn made(way: &[&Field], count: usize) -> Value {
+    let [field, rest @ ..] = way else { return Value::Null };
+    let here = if rest.is_empty() { count } else { 1 };
+    let item = |ty: &Type, at: usize| {
+        let mut item = sample(ty, at);
+        if let Some(next) = rest.first()
+            && item.is_object()
+        {
+            item[&*next.name] = made(rest, count);
+        }
+        tell_apart(field, ty, at, &mut item);
+        item
+    };
+    match &*field.ty {
+        Type::List(of) => (0..here).map(|at| item(of, at)).collect(),
+        Type::Map(of) => {
+            let entries = (0..here).map(|at| (format!("k{at:06}").into(), item(of, at)));
+            Value::from_entries(entries.collect())
+        }
+        ty => item(ty, 0),
+    }
+}
+
+/// Some value of a type.
+fn sample(ty: &Type, at: usize) -> Value {
+    match ty {
+        Type::Object(shape) => {
+            let mut object = Value::object();
+            for field in shape.flat().filter(|field| !field.rules.optional) {
+                if matches!(&*field.ty, Type::Text) {
+                    object[&*field.name] = format!("x{at}").into();
+                }
+            }
+            object
+        }
+        Type::Text => format!("x{at}").into(),
+        Type::Enum(names) => names.first().copied().unwrap_or_default().into(),
+        Type::Int32 | Type::Int64 | Type::UInt64 | Type::IntOrString => {
+            i64::try_from(at).unwrap_or_default().into()
+        }
+        Type::Quantity => "1".into(),
+        Type::Bool => true.into(),
+        Type::Bytes => "AAEC".into(),
+        Type::Time => "2024-01-02T03:04:05Z".into(),
+        Type::MicroTime => "2024-01-02T03:04:05.000006Z".into(),
+        Type::Duration => "1s".into(),
+        Type::Float => Value::Float(0.5),
+        Type::List(_) => Value::List([].into()),
+        Type::Map(_) | Type::Any | Type::Either(..) => Value::object(),
+    }
+}
+
+fn tell_apart(field: &Field, item: &Type, at: usize, made: &mut Value) {
+    let (Type::Object(shape), true) = (item, made.is_object()) else { return };
+    let keys = if let ListType::Map(keys) = field.rules.list { keys } else { &[] };
+    for key in keys.iter().copied().chain(field.rules.merge_key).chain(["name"]) {
+        match shape.field(key).map(|field| &*field.ty) {
+            Some(Type::Text) => made[key] = format!("x{at}").into(),
+            Some(Type::Int32 | Type::Int64) => {
+                made[key] = i64::try_from(at).unwrap_or_default().into();
+            }
+            _ => {}
+        }
+    }
+}

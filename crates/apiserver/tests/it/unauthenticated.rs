@@ -1,0 +1,38 @@
+//! What those get who have not shown who they are.
+
+use bytes::Bytes;
+use client::{Connect as _, Pipe, Use};
+use http::Request;
+use http_body_util::{BodyExt as _, Empty};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use server::User;
+use std::time::Duration;
+use testkit::Cluster;
+
+use crate::flags::with;
+
+/// Whether the server ends a connection of HTTP/2 after one request.
+async fn ends(pipe: Pipe, path: &str) -> bool {
+    let io = TokioIo::new(pipe.connect(Use::Requests).await.unwrap().io);
+    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
+    #[expect(clippy::disallowed_methods, reason = "a test has no context")]
+    let ended = tokio::spawn(connection);
+    let request = Request::get(format!("http://localhost{path}")).body(Empty::<Bytes>::new());
+    let answer = sender.send_request(request.unwrap()).await.unwrap();
+    answer.into_body().collect().await.unwrap();
+    tokio::time::timeout(Duration::from_secs(2), ended).await.is_ok()
+}
+
+#[tokio::test]
+async fn nobody_keeps_a_connection() {
+    let cluster = Cluster::start().await;
+    for path in ["/version", "/api/v1/secrets"] {
+        assert!(ends(cluster.running.open_pipe(), path).await, "{path}");
+    }
+    let bob = User::new("bob", &["system:authenticated"]);
+    assert!(!ends(cluster.running.pipe(bob), "/version").await, "he is somebody");
+    let gate = "UnauthenticatedHTTP2DOSMitigation=false".to_owned();
+    let cluster = with(|flags| flags.feature_gates = vec![gate]).await;
+    assert!(!ends(cluster.running.open_pipe(), "/version").await, "it was turned off");
+}

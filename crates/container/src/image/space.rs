@@ -1,0 +1,76 @@
+//! Room on the disk: whatever an image claims to hold, something is left for everybody else.
+
+use std::{
+    io::{self, Read, Write},
+    os::fd::OwnedFd,
+};
+
+use rustix::fs::{StatVfs, fstatvfs};
+
+use super::{Error, Result};
+
+/// How many bytes pass between two looks at the disk.
+const STEP: u64 = 1 << 20;
+/// What is left: a twentieth of the disk and of its inodes, but no more bytes than this.
+const RESERVE: u64 = 1 << 30;
+
+/// Passes bytes on as long as the file system of a folder keeps its reserve.
+#[derive(Debug)]
+pub(super) struct Reserving<T> {
+    inner: T,
+    folder: OwnedFd,
+    passed: u64,
+}
+
+impl<T> Reserving<T> {
+    pub(super) fn new(inner: T, folder: impl Into<OwnedFd>) -> Result<Self> {
+        let new = Self { inner, folder: folder.into(), passed: 0 };
+        new.check()?;
+        Ok(new)
+    }
+
+    fn pass(&mut self, count: usize) -> io::Result<()> {
+        self.passed += count as u64;
+        if self.passed < STEP {
+            return Ok(());
+        }
+        self.passed = 0;
+        self.check()
+    }
+
+    fn check(&self) -> io::Result<()> {
+        if has_room(&fstatvfs(&self.folder)?) {
+            return Ok(());
+        }
+        let what = "no space left on device: the rest of the image file system is kept free";
+        Err(Error::Io(io::Error::new(io::ErrorKind::StorageFull, what).into()).into())
+    }
+}
+
+fn has_room(disk: &StatVfs) -> bool {
+    let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
+    let enough_bytes = bytes(disk.f_bavail) >= (bytes(disk.f_blocks) / 20).min(RESERVE);
+    // Some file systems count no inodes.
+    let enough_inodes = disk.f_files == 0 || disk.f_favail >= disk.f_files / 20;
+    enough_bytes && enough_inodes
+}
+
+impl<R: Read> Read for Reserving<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.pass(count)?;
+        Ok(count)
+    }
+}
+
+impl<W: Write> Write for Reserving<W> {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        let count = self.inner.write(buffer)?;
+        self.pass(count)?;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}

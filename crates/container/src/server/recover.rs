@@ -1,0 +1,255 @@
+//! A server that starts beside pods that run: what an earlier one knew is on disk, what has become
+//! of it the shims tell.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures_util::{StreamExt, stream};
+use sys::netlink::{self, Family, NetworkNamespace, Socket};
+
+use super::{
+    Inner, blocking,
+    shim::Shim,
+    state::{Leftovers, Sandbox},
+};
+use crate::{
+    cri::ContainerState,
+    shim::protocol::{Reply, Request, Status},
+    spec,
+};
+
+/// How long a shim may take to say what it has, when all are asked at once.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How many shims are asked at once.
+const AT_ONCE: usize = 16;
+/// How long to wait before a shim is asked again that could not be asked.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// What a shim says of its pod.
+struct Told {
+    /// The holder of the namespaces; 0: it has ended.
+    pid: i32,
+    containers: BTreeMap<String, Status>,
+}
+
+impl Inner {
+    /// Undoes what nobody was told of, and goes on with the rest.
+    pub(super) async fn recover(self: &Arc<Self>, leftovers: Leftovers) {
+        for container in leftovers.unfinished_containers {
+            self.clear(&container.id, &container.cgroup).await;
+        }
+        for sandbox in leftovers.unfinished_sandboxes {
+            self.tear_down(&sandbox).await;
+        }
+        for folder in leftovers.unreadable_sandboxes {
+            self.clear_unreadable(&folder).await;
+        }
+        for folder in leftovers.unreadable_containers {
+            tracing::error!(folder = %folder.display(), "a container of which nothing is known is left alone");
+        }
+        let restored = leftovers.restored_sandboxes;
+        let ask = |sandbox: Sandbox| {
+            let restored = restored.contains(&sandbox.id);
+            async move {
+                if sandbox.ready || restored {
+                    self.meet(sandbox, restored).await;
+                }
+            }
+        };
+        stream::iter(self.state.sandboxes())
+            .map(ask)
+            .buffer_unordered(AT_ONCE)
+            .collect::<()>()
+            .await;
+        for container in self.state.containers() {
+            if container.state() == ContainerState::ContainerRunning {
+                self.follow_container(container.sandbox, container.id);
+            }
+        }
+        self.check_holds().await;
+    }
+
+    /// Asks a pod's shim what there is, and records what was not recorded.
+    async fn meet(self: &Arc<Self>, sandbox: Sandbox, restored: bool) {
+        let told = match ask(&self.shim(&sandbox.id)).await {
+            Ok(told) if told.pid != 0 => told,
+            Err(error) if is_passing(&error) => {
+                tracing::warn!(sandbox = sandbox.id, %error, "a shim cannot be asked now");
+                return self.follow_sandbox(sandbox.id);
+            }
+            _ => return self.sandbox_ended(&sandbox.id),
+        };
+        if restored {
+            let (host_network, pid) = (sandbox.host_network(), told.pid);
+            let found =
+                blocking(move || Ok(if host_network { Vec::new() } else { addresses(pid) }));
+            let ips = found.await.unwrap_or_default();
+            self.change_sandbox(&sandbox.id, |sandbox| {
+                (sandbox.ready, sandbox.pid, sandbox.ips) = (true, pid, ips);
+            });
+            tracing::warn!(sandbox = sandbox.id, "the record of a running pod was restored");
+        }
+        self.take_up(sandbox.id, &told);
+    }
+
+    /// Containers that were started, or have ended, while nobody could record it.
+    fn take_up(self: &Arc<Self>, sandbox: String, told: &Told) {
+        for container in self.state.containers_of(&sandbox) {
+            if container.state() != ContainerState::ContainerCreated {
+                continue; // following it tells how it ended
+            }
+            let Some(status) = told.containers.get(&container.id) else { continue };
+            tracing::warn!(container = container.id, ?status, "a start was not recorded");
+            self.change_container(&container.id, |container| match status {
+                Status::Running { started, .. } => container.started(started),
+                Status::Exited(exit) => container.ended(*exit),
+            });
+        }
+        for id in told.containers.keys().filter(|id| self.state.container(id).is_err()) {
+            tracing::error!(sandbox, container = id, "a container without a record is left alone");
+        }
+        self.follow_sandbox(sandbox);
+    }
+
+    /// A sandbox of which nothing is known lives on as long as its shim says so.
+    async fn clear_unreadable(&self, folder: &Path) {
+        let shim = Shim::at(folder.to_owned());
+        match ask(&shim).await {
+            Ok(told) if told.pid != 0 => {
+                tracing::error!(folder = %folder.display(), "a pod without a record is left alone");
+                return;
+            }
+            Err(error) if is_passing(&error) => return,
+            _ => {}
+        }
+        let _ = shim.tell(Request::Shutdown).await; // mostly it has ended
+        let shm = folder.join("shm");
+        while sys::mount::detach(&shm).is_ok() {}
+        tracing::error!(folder = %folder.display(), "what is left of a pod without a record is removed");
+        if let Err(error) = fs::remove_dir_all(folder) {
+            tracing::error!(folder = %folder.display(), %error, "it cannot be removed");
+        }
+    }
+
+    /// Nobody holds layers for containers that are no more; and layers that containers stand on
+    /// are held, also where the note of it was lost.
+    async fn check_holds(&self) {
+        let holders = self.store.holders();
+        for holder in holders.iter().filter(|holder| self.state.container(holder).is_err()) {
+            if let Err(error) = self.store.release(holder).await {
+                tracing::warn!(container = holder, %error, "cannot release layers");
+            }
+        }
+        for container in self.state.containers() {
+            if holders.contains(&container.id) {
+                continue;
+            }
+            let held = layers(&self.state.container_folder(&container.id)).and_then(|layers| {
+                self.store.hold_layers(&container.id, &layers).map_err(io::Error::other)
+            });
+            match held {
+                Ok(()) => tracing::warn!(container = container.id, "holds its layers again"),
+                Err(error) => {
+                    tracing::error!(container = container.id, %error, "does not hold its layers");
+                }
+            }
+        }
+    }
+
+    /// Watches over a sandbox until it ends or the server stops.
+    pub(super) fn follow_sandbox(self: &Arc<Self>, id: String) {
+        let inner = self.clone();
+        self.tasks.spawn(async move {
+            let shim = inner.shim(&id);
+            tokio::select! {
+                () = inner.stop.cancelled() => {}
+                _ = wait(&shim, "") => inner.sandbox_ended(&id),
+            }
+        });
+    }
+
+    pub(super) fn sandbox_ended(self: &Arc<Self>, id: &str) {
+        self.change_sandbox(id, |sandbox| (sandbox.ready, sandbox.pid) = (false, 0));
+    }
+
+    /// Changes a record. The disk may be slow: nobody waits for it.
+    fn change_sandbox(self: &Arc<Self>, id: &str, change: impl FnOnce(&mut Sandbox)) {
+        self.state.change_sandbox(id, change);
+        let (inner, id) = (self.clone(), id.to_owned());
+        self.tasks.spawn(blocking(move || {
+            inner.state.save_sandbox(&id);
+            Ok(())
+        }));
+    }
+
+    /// Watches over a container until it ends or the server stops.
+    pub(super) fn follow_container(self: &Arc<Self>, sandbox: String, id: String) {
+        let inner = self.clone();
+        self.tasks.spawn(async move {
+            let shim = inner.shim(&sandbox);
+            let exit = tokio::select! {
+                () = inner.stop.cancelled() => return,
+                exit = wait(&shim, &id) => exit,
+            };
+            inner.container_ended(&id, exit).await;
+        });
+    }
+}
+
+/// Waits for an end. A shim that cannot be asked for want of something of our own is not lost.
+async fn wait(shim: &Shim, id: &str) -> io::Result<crate::shim::protocol::Exit> {
+    loop {
+        match shim.wait(id).await {
+            Err(error) if is_passing(&error) => tokio::time::sleep(RETRY).await,
+            done => return done,
+        }
+    }
+}
+
+async fn ask(shim: &Shim) -> io::Result<Told> {
+    let asked = tokio::time::timeout(PATIENCE, shim.ask(Request::State, Vec::new()));
+    match asked.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??.reply {
+        Reply::State { sandbox, containers, .. } => {
+            Ok(Told { pid: sandbox, containers: containers.into_iter().collect() })
+        }
+        _ => Err(io::Error::other("the shim gave an answer to another question")),
+    }
+}
+
+/// Whether an error says something of us rather than of the shim.
+fn is_passing(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let ours = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::AGAIN, Errno::INTR];
+    matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
+        || error
+            .raw_os_error()
+            .is_some_and(|code| ours.iter().any(|one| one.raw_os_error() == code))
+}
+
+/// The addresses of a pod, by its network namespace.
+fn addresses(pid: i32) -> Vec<String> {
+    let look = || {
+        let namespace = NetworkNamespace::open(Path::new(&format!("/proc/{pid}/ns/net")))?;
+        netlink::within(&namespace, || netlink::addresses(&mut Socket::open(Family::Route)?))?
+    };
+    let global = |ip: &IpAddr| match ip {
+        IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local(),
+        IpAddr::V6(ip) => !ip.is_loopback() && !ip.is_unicast_link_local(),
+    };
+    let found = look().unwrap_or_default().into_iter().map(|address| address.ip);
+    found.filter(global).map(|ip| ip.to_string()).collect()
+}
+
+/// The layers that a container stands on.
+fn layers(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let bytes = sys::record::read(&folder.join(super::container::SPEC), super::LARGEST_SPEC)?;
+    let bytes = bytes.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+    let spec: spec::Container = serde_json::from_slice(&bytes)?;
+    Ok(spec.root.layers)
+}

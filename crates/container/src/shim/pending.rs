@@ -1,0 +1,148 @@
+//! Processes that are being started: the shim goes on with its other work meanwhile, however long they take.
+
+use std::os::{fd::AsFd, unix::net::UnixStream};
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::{
+    Shim,
+    birth::{Birth, Born},
+    log::Log,
+    protocol::{Reply, send},
+    running::{Pipes, Running, answer},
+};
+use crate::spec::Container;
+
+/// A process on its way, and who waits for it.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) birth: Birth,
+    pub(super) peer: UnixStream,
+    pub(super) what: What,
+}
+
+/// What the process will be.
+#[derive(Debug)]
+pub(super) enum What {
+    Container(Box<NewContainer>),
+    Exec,
+    /// Nothing: it was given up, and is still to be waited for.
+    Aborted,
+}
+
+#[derive(Debug)]
+pub(super) struct NewContainer {
+    pub(super) id: String,
+    pub(super) spec: Container,
+    pub(super) pipes: Pipes,
+    pub(super) log: Option<Log>,
+}
+
+impl Birth {
+    pub(super) fn poll(&self) -> PollFd<'_> {
+        PollFd::from_borrowed_fd(self.reports(), PollFlags::IN)
+    }
+
+    /// Whether there is something to hear.
+    fn reported(&self) -> bool {
+        let now = rustix::event::Timespec::default();
+        poll(&mut [self.poll()], Some(&now)).is_ok_and(|ready| ready > 0)
+    }
+}
+
+impl Pending {
+    pub(super) fn is_aborted(&self) -> bool {
+        matches!(self.what, What::Aborted)
+    }
+
+    pub(super) fn is_start_of(&self, id: &str) -> bool {
+        matches!(&self.what, What::Container(new) if new.id == id)
+    }
+
+    fn give_up(&mut self, why: &str) {
+        self.birth.abort();
+        answer(&self.peer, &Reply::Failed(why.to_owned()));
+        self.what = What::Aborted;
+    }
+}
+
+impl Shim {
+    /// Takes in what has been reported, and gives up what takes too long.
+    pub(super) fn follow_pending(&mut self) {
+        self.hear_pending();
+        for one in &mut self.pending {
+            if one.birth.left().is_zero() && !one.is_aborted() {
+                one.give_up("the container's set-up took too long");
+            }
+        }
+        self.pending.retain(|one| !one.is_aborted() || one.birth.lives());
+    }
+
+    pub(super) fn hear_pending(&mut self) {
+        let mut at = 0;
+        while let Some(one) = self.pending.get_mut(at) {
+            if one.is_aborted() || !one.birth.reported() {
+                at += 1;
+                continue;
+            }
+            match one.birth.hear() {
+                None => {} // there may be more
+                Some(Err(error)) => one.give_up(&error),
+                Some(Ok(born)) => {
+                    let Pending { peer, what, .. } = self.pending.swap_remove(at);
+                    self.born(peer, what, born);
+                }
+            }
+        }
+    }
+
+    fn born(&mut self, peer: UnixStream, what: What, born: Born) {
+        match what {
+            What::Container(new) => self.container_born(&peer, *new, born),
+            What::Exec => self.exec_born(peer, born),
+            What::Aborted => {}
+        }
+    }
+
+    fn container_born(&mut self, peer: &UnixStream, new: NewContainer, mut born: Born) {
+        born.started.at = super::now();
+        let (started, exit) = (born.started.clone(), born.exit);
+        match Running::new(new.spec, born, new.pipes, new.log) {
+            Ok(mut running) => {
+                if let Some(mut exit) = exit {
+                    exit.out_of_memory = super::after(&running.spec);
+                    running.end(exit);
+                }
+                self.containers.insert(new.id, running);
+                answer(peer, &Reply::Started(started));
+            }
+            Err(error) => {
+                let _ = sys::process::kill(started.pid, 9); // it may have ended
+                answer(peer, &Reply::Failed(error.to_string()));
+            }
+        }
+    }
+
+    fn exec_born(&mut self, peer: UnixStream, born: Born) {
+        let Born { started, terminal, exit } = born;
+        let passed: Vec<_> = terminal.iter().map(AsFd::as_fd).collect();
+        let pid = started.pid;
+        let sent = send(&peer, &Reply::Started(started), &passed);
+        if let Some(exit) = exit {
+            return answer(&peer, &Reply::Exited(exit));
+        }
+        if sent.is_err() {
+            let _ = sys::process::kill(pid, 9); // nobody waits for it any more
+        }
+        self.execs.insert(pid, peer);
+    }
+
+    /// Gives up the start of a container, or everything.
+    pub(super) fn abort_pending(&mut self, container: Option<&str>) {
+        for one in &mut self.pending {
+            if container.is_none_or(|id| one.is_start_of(id)) && !one.is_aborted() {
+                one.give_up("the pod has ended");
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What a process has from the runtime and not from whoever started the node: limits, umask, keys, folder, terminal.
+
+use container::cri::{ExecRequest, ImageSpec, SecurityProfile, security_profile::ProfileType};
+
+use super::security;
+use crate::{
+    stream::Session,
+    support::{Runtime, SHIM, shell, wait_for},
+};
+
+const SHOWN: &str = "umask; ulimit -n; ulimit -Hn; ulimit -c; ulimit -v; ulimit -f; \
+    grep Cpus_allowed: /proc/self/status; echo end";
+
+#[tokio::test]
+async fn limits_and_umask_are_not_the_nodes() {
+    let strange = "umask 077; ulimit -Sn 333; ulimit -Sc 77; ulimit -Sv 9000000; ulimit -Sf 99999; \
+        exec taskset 1 \"$0\" \"$@\"";
+    let mut runtime = Runtime::start_with("/bin/sh", &["-c", strange, SHIM]).await;
+    let sandbox = runtime.sandbox("pod").await;
+    let id = runtime.container(&sandbox, shell("a", &format!("{SHOWN}; sleep 1000"))).await;
+    let log = wait_for(&runtime.logs().join("a.log"), " end\n").await;
+    let lines =
+        |text: &str| -> Vec<String> { text.lines().map(|line| line.trim().to_owned()).collect() };
+    let started: Vec<_> = log
+        .lines()
+        .map(|line| line.splitn(4, ' ').nth(3).unwrap_or_default().trim().to_owned())
+        .collect();
+    let (_, said) = runtime.exec(&id, SHOWN).await.expect("exec");
+    let own = std::fs::read_to_string("/proc/self/limits").expect("proc");
+    let open = own.lines().find(|line| line.starts_with("Max open files")).expect("a line");
+    let hard: u64 = open.split_whitespace().nth(4).and_then(|n| n.parse().ok()).unwrap_or(u64::MAX);
+    let files = hard.min(1 << 20).to_string();
+    let status = std::fs::read_to_string("/proc/self/status").expect("proc");
+    let processors = status.lines().find(|line| line.starts_with("Cpus_allowed:")).expect("a line");
+    let expected = ["0022", &files, &files, "0", "unlimited", "unlimited", processors, "end"]
+        .map(str::to_owned);
+    assert_eq!(started, expected);
+    assert_eq!(lines(&said), expected);
+    runtime.remove(&sandbox).await;
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn every_process_has_a_session_keyring_of_its_own() {
+    let sessions = |text: &str| -> Vec<String> {
+        let ours = text.lines().filter(|line| line.contains("keyring") && line.contains("_ses"));
+        let numbers = ours.filter_map(|line| line.split_whitespace().find(|word| word.len() == 8));
+        numbers.map(str::to_owned).collect()
+    };
+    let mut known = sessions(&std::fs::read_to_string("/proc/keys").expect("keys"));
+    let mut runtime = Runtime::start().await;
+    let sandbox = runtime.sandbox("pod").await;
+    let id = runtime.container(&sandbox, shell("a", "cat /proc/keys; echo end; sleep 1000")).await;
+    let log = wait_for(&runtime.logs().join("a.log"), " end\n").await;
+    let (_, said) = runtime.exec(&id, "cat /proc/keys").await.expect("exec");
+    // Root sees the keyrings of all who run as root; one of them is new each time.
+    for seen in [sessions(&log), sessions(&said)] {
+        assert!(seen.iter().any(|key| !known.contains(key)), "{seen:?} {known:?}");
+        known.extend(seen);
+    }
+    runtime.remove(&sandbox).await;
+    runtime.end().await;
+}
+
+/// Descriptors of the runtime as a working directory (CVE-2024-21626), by the image, the pod and for exec.
+#[tokio::test]
+async fn a_working_directory_is_in_the_root() {
+    let mut runtime = Runtime::start().await;
+    let sandbox = runtime.sandbox("pod").await;
+    for number in 3..20 {
+        let image = format!("example.test/cwd-{number}:1");
+        let folder = format!("/proc/self/fd/{number}");
+        runtime.import(&image, &format!(r#"{{"WorkingDir":"{folder}"}}"#), |_| ()).await;
+        let mut config = shell(&format!("image-{number}"), "ls ../../..; sleep 1000");
+        config.image = Some(ImageSpec { image, ..ImageSpec::default() });
+        runtime.try_container(&sandbox, config).await.expect_err("no folder of the container");
+        let mut config = shell(&format!("pod-{number}"), "ls ../../..; sleep 1000");
+        config.working_dir = folder;
+        runtime.try_container(&sandbox, config).await.expect_err("no folder of the container");
+    }
+    let mut config = shell("later", "sleep 1000");
+    config.working_dir = "/work".into();
+    let id = runtime.container(&sandbox, config).await;
+    assert_eq!(runtime.exec(&id, "echo $PWD").await.expect("exec").1, "/work\n");
+    let swap = |to: &str| format!("cd /; rm -r /work; ln -s {to} /work");
+    for target in ["/proc/self/fd/6", "/proc/1/cwd", "/proc/self/root/etc"] {
+        // As its first process would leave it; a folder is made again for the next exec.
+        runtime.exec(&id, &swap(target)).await.expect("exec");
+        runtime.exec(&id, "echo $PWD").await.expect_err(target);
+        let first = format!("/proc/{}/root/work", runtime.init(&id));
+        std::fs::remove_file(&first).expect("the link");
+        std::fs::create_dir(&first).expect("a folder");
+    }
+    runtime.remove(&sandbox).await;
+    runtime.end().await;
+}
+
+/// The names in /dev are the container's; its terminals come from their own file system.
+#[tokio::test]
+async fn a_terminal_needs_no_name_that_a_container_can_change() {
+    let mut runtime = Runtime::start().await;
+    let sandbox = runtime.sandbox("pod").await;
+    let id = runtime
+        .container(&sandbox, shell("a", "rm /dev/ptmx; mkfifo /dev/ptmx; echo done; sleep 1000"))
+        .await;
+    wait_for(&runtime.logs().join("a.log"), "done").await;
+    let cmd = ["sh", "-c", "tty; stat -c %u /dev/pts/0; echo seen"].map(str::to_owned).into();
+    let request =
+        ExecRequest { container_id: id, cmd, tty: true, stdin: true, stdout: true, stderr: false };
+    let url = runtime.cri.runtime.exec(request).await.expect("exec").into_inner().url;
+    let said = Session::open(&url).await.read(1, "seen").await;
+    assert!(said.contains("/dev/pts/0"), "{said}");
+    runtime.remove(&sandbox).await;
+    runtime.end().await;
+}
+
+/// No profile is not the same as one that allows everything (CVE-2023-2431).
+#[tokio::test]
+async fn a_profile_without_a_name_is_refused() {
+    let mut runtime = Runtime::start().await;
+    let sandbox = runtime.sandbox("pod").await;
+    let mut config = shell("a", "sleep 1000");
+    security(&mut config).seccomp =
+        Some(SecurityProfile { profile_type: ProfileType::Localhost.into(), ..Default::default() });
+    runtime.try_container(&sandbox, config).await.expect_err("no profile");
+    for path in ["localhost/", "localhost/no-such-profile.json", "unknown"] {
+        let mut config = shell("b", "sleep 1000");
+        security(&mut config).seccomp_profile_path = path.into();
+        runtime.try_container(&sandbox, config).await.expect_err(path);
+    }
+    runtime.remove(&sandbox).await;
+    runtime.end().await;
+}

@@ -1,0 +1,116 @@
+//! What blocks in a container blocks nothing else: not its pod, not the node.
+
+use std::{fs, time::Duration};
+
+use container::cri::{ExecSyncRequest, ImageSpec, Int64Value};
+use tokio::time::timeout;
+
+use super::security;
+use crate::support::{Runtime, entry, shell, shim_of, wait_for};
+
+/// Less than the minute that a start may take.
+const SOON: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn a_fifo_in_place_of_the_users_file_is_no_file() {
+    let mut runtime = Runtime::start().await;
+    let sandbox = runtime.sandbox("pod").await;
+    let image = "example.test/fifo:1";
+    runtime
+        .import(image, "{}", |layer| {
+            entry(layer, "etc/passwd", tar::EntryType::Fifo, "");
+            entry(layer, "etc/group", tar::EntryType::Symlink, "/proc/self/fd/0");
+        })
+        .await;
+    let mut config = shell("a", "sleep 1000");
+    config.image = Some(ImageSpec { image: image.into(), ..ImageSpec::default() });
+    security(&mut config).run_as_user = Some(Int64Value { value: 7 });
+    let id = timeout(SOON, runtime.container(&sandbox, config)).await.expect("no stall");
+    let done = timeout(SOON, runtime.exec(&id, "grep Uid: /proc/self/status")).await;
+    let (_, said) = done.expect("no stall").expect("exec");
+    assert_eq!(said.split_whitespace().nth(1), Some("7"), "{said}");
+    // Also when the container puts it there later.
+    let later = runtime.container(
+        &sandbox,
+        shell("b", "rm /etc/passwd; mkfifo /etc/passwd; echo done; sleep 1000"),
+    );
+    let later = later.await;
+    wait_for(&runtime.logs().join("b.log"), "done").await;
+    let (code, _) =
+        timeout(SOON, runtime.exec(&later, "true")).await.expect("no stall").expect("exec");
+    assert_eq!(code, 0);
+    runtime.remove(&sandbox).await;
+    runtime.end().await;
+}
+
+/// The set-up of a process hangs, here because its group is frozen: the pod's other containers go on.
+#[tokio::test]
+async fn a_start_that_hangs_does_not_stop_the_pod() {
+    let mut runtime = Runtime::start().await;
+    let sandbox = runtime.sandbox("pod").await;
+    let frozen = runtime.container(&sandbox, shell("a", "sleep 1000")).await;
+    let busy = runtime.container(&sandbox, shell("b", "while sleep 0.1; do echo tick; done")).await;
+    let v1 = runtime.cgroup_file("freezer", &frozen, "freezer.state");
+    let freeze = |on: bool| match v1.exists() {
+        true => fs::write(&v1, if on { "FROZEN" } else { "THAWED" }),
+        false => fs::write(v1.with_file_name("cgroup.freeze"), if on { "1" } else { "0" }),
+    };
+    freeze(true).expect("frozen");
+    let mut stuck = runtime.cri.runtime.clone();
+    let request = ExecSyncRequest { container_id: frozen, cmd: vec!["true".into()], timeout: 5 };
+    let hanging = async { stuck.exec_sync(request).await };
+    let others = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let log = runtime.logs().join("b.log");
+        let before = fs::metadata(&log).expect("a log").len();
+        let other = timeout(Duration::from_secs(3), runtime.exec(&busy, "echo fine")).await;
+        let after = fs::metadata(&log).expect("a log").len();
+        (other, after > before)
+    };
+    let (hung, (other, ticked)) = tokio::join!(hanging, others);
+    freeze(false).expect("thawed");
+    assert_eq!(other.expect("no stall").expect("exec").1, "fine\n");
+    assert!(ticked, "no output meanwhile");
+    assert_eq!(hung.expect_err("a deadline").code(), tonic::Code::DeadlineExceeded);
+    runtime.remove(&sandbox).await;
+    runtime.end().await;
+}
+
+/// A shim that answers nobody holds no thread that others need.
+#[test]
+fn a_stalled_shim_takes_no_threads_away() {
+    let pool = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(2)
+        .enable_all()
+        .build()
+        .expect("a pool");
+    pool.block_on(async {
+        let mut runtime = Runtime::start().await;
+        let stalled = runtime.sandbox("stalled").await;
+        let neighbour = runtime.sandbox("neighbour").await;
+        let hung = runtime.container(&stalled, shell("a", "sleep 1000")).await;
+        let fine = runtime.container(&neighbour, shell("b", "sleep 1000")).await;
+        let shim = shim_of(&stalled);
+        sys::process::kill(shim, 19).expect("stopped");
+        let mut hanging = tokio::task::JoinSet::new();
+        for _ in 0..16 {
+            let mut client = runtime.cri.runtime.clone();
+            let cmd = vec!["true".to_owned()];
+            let request = ExecSyncRequest { container_id: hung.clone(), cmd, timeout: 60 };
+            hanging.spawn(async move { client.exec_sync(request).await.is_ok() });
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let pooled = timeout(SOON, tokio::task::spawn_blocking(|| ())).await;
+        let other = timeout(SOON, runtime.exec(&fine, "echo fine")).await;
+        sys::process::kill(shim, 18).expect("continued");
+        pooled.expect("the pool has threads").expect("no panic");
+        assert_eq!(other.expect("no stall").expect("exec").1, "fine\n");
+        while let Some(done) = hanging.join_next().await {
+            assert!(done.expect("no panic"), "what was asked meanwhile is done");
+        }
+        runtime.remove(&stalled).await;
+        runtime.remove(&neighbour).await;
+        runtime.end().await;
+    });
+}

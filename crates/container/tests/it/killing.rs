@@ -1,0 +1,161 @@
+//! Whatever processes of a container do to live on, they end with it.
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use container::cri::{
+    ContainerConfig, ContainerState, ContainerStatusRequest, NamespaceMode, NamespaceOption,
+    RemoveContainerRequest, StopContainerRequest,
+};
+use sys::cgroup::Hierarchies;
+
+use crate::support::{Runtime, shell, wait_for};
+
+/// A container whose processes the kernel does not end with its first one.
+fn in_pod_namespace(mut config: ContainerConfig) -> ContainerConfig {
+    let linux = config.linux.as_mut().expect("made by shell()");
+    let security = linux.security_context.as_mut().expect("made by shell()");
+    security.namespace_options =
+        Some(NamespaceOption { pid: NamespaceMode::Pod.into(), ..NamespaceOption::default() });
+    config
+}
+
+fn privileged(mut config: ContainerConfig) -> ContainerConfig {
+    let linux = config.linux.as_mut().expect("made by shell()");
+    linux.security_context.as_mut().expect("made by shell()").privileged = true;
+    config
+}
+
+/// The container's folders in all hierarchies.
+fn folders(runtime: &Runtime, id: &str) -> Vec<PathBuf> {
+    let group = format!("{}/tiphys/{id}", runtime.cgroup());
+    let group = Hierarchies::detect().and_then(|all| all.group(&group)).expect("a group");
+    let files = group.entrances().into_iter();
+    files.filter_map(|file| Some(file.parent()?.to_owned())).collect()
+}
+
+/// The processes whose command line has this word.
+fn processes(word: &str) -> usize {
+    let all = fs::read_dir("/proc").expect("processes").flatten();
+    let has = |line: Vec<u8>| line.split(|byte| *byte == 0).any(|part| part == word.as_bytes());
+    all.filter(|one| fs::read(one.path().join("cmdline")).is_ok_and(has)).count()
+}
+
+async fn stop(runtime: &mut Runtime, id: &str) {
+    let began = std::time::Instant::now();
+    let stop = StopContainerRequest { container_id: id.into(), timeout: 0 };
+    runtime.cri.runtime.stop_container(stop).await.expect("stop");
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    let request = ContainerStatusRequest { container_id: id.into(), verbose: false };
+    let answer = runtime.cri.runtime.container_status(request).await.expect("status");
+    let state = answer.into_inner().status.expect("a status").state();
+    assert_eq!(state, ContainerState::ContainerExited);
+}
+
+async fn remove(runtime: &mut Runtime, id: &str) {
+    let remove = RemoveContainerRequest { container_id: id.into() };
+    runtime.cri.runtime.remove_container(remove).await.expect("remove");
+}
+
+#[tokio::test]
+async fn daemons_and_sessions_end_with_the_container() {
+    let mut runtime = Runtime::start().await;
+    let sandbox = runtime.sandbox("pod").await;
+    // each sleeps for a time of its own, by which it is found
+    let script = "(setsid sleep 86001 &) ; ( (sleep 86002 &) & ) ; \
+                  sh -c 'trap \"\" TERM HUP INT; sleep 86003' & echo ready; sleep 86004";
+    let id = runtime.container(&sandbox, in_pod_namespace(shell("daemons", script))).await;
+    wait_for(&runtime.logs().join("daemons.log"), "ready").await;
+    let words = ["86001", "86002", "86003", "86004"];
+    while words.iter().any(|word| processes(word) == 0) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    stop(&mut runtime, &id).await;
+    assert_eq!(words.map(processes), [0; 4]);
+    remove(&mut runtime, &id).await;
+    runtime.remove(&sandbox).await;
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn a_fork_bomb_in_child_groups_ends_with_the_container() {
+    let mut runtime = Runtime::start().await;
+    let sandbox = runtime.sandbox("pod").await;
+    // in every hierarchy a group below its own, and in that again; each process starts others
+    // as it ends, so that there is always a new one
+    let script = "cd /sys/fs/cgroup; for c in . *; do [ -f $c/cgroup.procs ] || continue; \
+                  busybox mkdir -p $c/a/b/c; for f in cpuset.cpus cpuset.mems; do \
+                  [ -f $c/$f ] && for d in a a/b a/b/c; do cat $c/$f > $c/$d/$f; done; done; \
+                  echo $$ > $c/a/b/c/cgroup.procs; done; \
+                  bomb() { sh -c 'sleep 0.01; true' 86011; bomb & bomb & wait; }; echo ready; \
+                  while true; do bomb & sleep 0.05; done";
+    let config = privileged(in_pod_namespace(shell("bomb", script)));
+    let id = runtime.container(&sandbox, config).await;
+    wait_for(&runtime.logs().join("bomb.log"), "ready").await;
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    stop(&mut runtime, &id).await;
+    assert_eq!(processes("86011"), 0);
+    let folders = folders(&runtime, &id);
+    remove(&mut runtime, &id).await;
+    for folder in folders {
+        assert!(!folder.exists(), "{} remains", folder.display());
+    }
+    runtime.remove(&sandbox).await;
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn a_frozen_container_can_be_ended() {
+    let mut runtime = Runtime::start().await;
+    for own_namespace in [true, false] {
+        let sandbox = runtime.sandbox("pod").await;
+        let name = if own_namespace { "own" } else { "shared" };
+        let mut config = shell(name, "sleep 86021 & echo ready; sleep 86022");
+        if !own_namespace {
+            config = in_pod_namespace(config);
+        }
+        let id = runtime.container(&sandbox, config).await;
+        wait_for(&runtime.logs().join(format!("{name}.log")), "ready").await;
+        for folder in folders(&runtime, &id) {
+            for (file, frozen) in [("freezer.state", "FROZEN"), ("cgroup.freeze", "1")] {
+                if folder.join(file).exists() {
+                    fs::write(folder.join(file), frozen).expect("frozen");
+                }
+            }
+        }
+        stop(&mut runtime, &id).await;
+        assert_eq!(["86021", "86022"].map(processes), [0; 2]);
+        runtime.remove(&sandbox).await;
+    }
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn a_pod_with_stopped_and_frozen_processes_can_be_removed() {
+    let mut runtime = Runtime::start().await;
+    let sandbox = runtime.sandbox("pod").await;
+    let script = "sleep 86031 & kill -STOP $!; setsid sleep 86032 & echo ready; kill -STOP $$";
+    let config = in_pod_namespace(shell("stopped", script));
+    let id = runtime.container(&sandbox, config).await;
+    wait_for(&runtime.logs().join("stopped.log"), "ready").await;
+    let folders = folders(&runtime, &id);
+    for folder in folders.iter().filter(|folder| folder.join("freezer.state").exists()) {
+        fs::write(folder.join("freezer.state"), "FROZEN").expect("frozen");
+    }
+    runtime.remove(&sandbox).await;
+    assert_eq!(["86031", "86032"].map(processes), [0; 2]);
+    assert!(folders.iter().all(|folder| !folder.exists()));
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn containers_have_few_processes_by_default() {
+    let mut runtime = Runtime::start().await;
+    let sandbox = runtime.sandbox("pod").await;
+    let script = "cat /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max; \
+                  cat /proc/self/oom_score_adj; echo end";
+    runtime.container(&sandbox, shell("limits", script)).await;
+    let log = wait_for(&runtime.logs().join("limits.log"), " end\n").await;
+    assert!(log.contains(" stdout F 1000\n") && log.contains(" stdout F 0\n"), "{log}");
+    runtime.remove(&sandbox).await;
+    runtime.end().await;
+}

@@ -1,0 +1,142 @@
+//! A cache for each resource whose objects can be deleted. They follow discovery: a resource
+//! that moves to another version is read there, and what is served no longer is not followed.
+//! Nothing is judged before they have been filled.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use client::{Found, Mapper, Resource, Selection};
+use object::Text;
+use runtime::{Any, Cache, Context};
+use tokio::time::{sleep, timeout};
+use tracing::warn;
+
+use super::{Collector, graph::Node};
+
+/// How often to look for new resources.
+const REDISCOVER: Duration = Duration::from_secs(30);
+/// A resource that cannot be listed for so long holds the others back no more.
+const SYNC: Duration = Duration::from_secs(30);
+
+/// Group and plural: the same objects, whatever the version.
+type Name = (Text, Text);
+
+#[derive(Debug)]
+struct Monitor {
+    resource: Resource,
+    cache: Arc<Cache<Any>>,
+    /// What it runs in, to be stopped alone.
+    part: Context,
+}
+
+impl Collector {
+    /// Follows every resource whose objects can be deleted, also those that come later.
+    pub(super) async fn discover(self: Arc<Self>) {
+        let mut running = HashMap::new();
+        loop {
+            match self.cx.client().discover().await {
+                Ok(mapper) => self.align(mapper, &mut running).await,
+                Err(error) => warn!(%error, "cannot discover resources; will retry"),
+            }
+            sleep(REDISCOVER).await;
+        }
+    }
+
+    async fn align(self: &Arc<Self>, mapper: Mapper, running: &mut HashMap<Name, Monitor>) {
+        let mapper = Arc::new(with_stale(mapper, &self.mapper()));
+        self.set_mapper(mapper.clone());
+        let followed = mapper.found.iter().filter(|found| is_followed(found));
+        let wanted: HashMap<Name, &Resource> =
+            followed.map(|found| (name(&found.resource), &found.resource)).collect();
+        let old: Vec<Name> = running
+            .iter()
+            .filter(|(name, monitor)| wanted.get(*name) != Some(&&monitor.resource))
+            .map(|(name, _)| name.clone())
+            .collect();
+        let new: Vec<Name> = wanted
+            .iter()
+            .filter(|(name, _)| old.contains(name) || !running.contains_key(*name))
+            .map(|(name, _)| name.clone())
+            .collect();
+        if !new.is_empty() {
+            self.ready.send_replace(false);
+        }
+        for name in &old {
+            if let Some(monitor) = running.remove(name) {
+                monitor.part.stop().await;
+            }
+        }
+        for name in &new {
+            running.insert(name.clone(), self.follow(wanted[name].clone()));
+        }
+        let filled =
+            new.iter().filter_map(|name| running.get(name)).map(|monitor| self.fill(monitor));
+        futures_util::future::join_all(filled).await;
+        self.ready.send_replace(true);
+    }
+
+    fn follow(self: &Arc<Self>, resource: Resource) -> Monitor {
+        let part = self.cx.part();
+        let cache = part.cache_any(&resource, &Selection::default());
+        let (this, of) = (self.clone(), resource.clone());
+        cache.on_change(move |old, new| {
+            let touched = match (old, new) {
+                (_, Some(new)) => this.graph().put(Node::new(&of, new.metadata())),
+                (Some(old), None) => this.graph().remove(old.metadata().uid()),
+                (None, None) => return,
+            };
+            touched.into_iter().for_each(|uid| this.queue.add(uid));
+        });
+        Monitor { resource, cache, part }
+    }
+
+    /// Waits for the first list. What was known and is not in it has gone meanwhile.
+    async fn fill(&self, monitor: &Monitor) {
+        let mut synced = monitor.cache.synced();
+        if !matches!(timeout(SYNC, synced.wait_for(|synced| *synced)).await, Ok(Ok(_))) {
+            let Resource { group, version, plural, .. } = &monitor.resource;
+            warn!(%group, %version, %plural, "cannot be listed; others are collected without it");
+            return;
+        }
+        let mut graph = self.graph(); // locked first: what comes meanwhile is not taken for lost
+        let all = monitor.cache.all();
+        let listed: HashSet<&str> = all.iter().map(|object| object.metadata().uid()).collect();
+        for uid in graph.lost(&monitor.resource, &listed) {
+            graph.remove(&uid).into_iter().for_each(|uid| self.queue.add(uid));
+        }
+    }
+}
+
+fn name(resource: &Resource) -> Name {
+    (resource.group.clone(), resource.plural.clone())
+}
+
+/// What was last known of groups that cannot be asked now.
+fn with_stale(mut mapper: Mapper, before: &Mapper) -> Mapper {
+    let is_stale =
+        |found: &&Found| mapper.stale.iter().any(|stale| *stale == found.resource.api_version());
+    let kept: Vec<Found> = before.found.iter().filter(is_stale).cloned().collect();
+    mapper.found.extend(kept);
+    mapper
+}
+
+/// Events come and go by themselves, and own nothing.
+pub(super) fn is_followed(found: &Found) -> bool {
+    let can = |verb: &str| found.verbs.iter().any(|known| known == verb);
+    let usable = can("list") && can("watch") && can("delete");
+    found.preferred && usable && found.resource.plural != "events"
+}
+
+#[test]
+fn what_is_stale_is_as_it_was() {
+    let found = |version: &str| Found {
+        resource: Resource { group: "x.io".into(), version: version.into(), ..Resource::default() },
+        ..Found::default()
+    };
+    let before = Mapper { found: vec![found("v1"), found("v2")], stale: Vec::new() };
+    let now = Mapper { found: Vec::new(), stale: vec!["x.io/v2".into()] };
+    assert_eq!(with_stale(now, &before).found, [found("v2")]);
+}

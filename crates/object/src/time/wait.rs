@@ -1,0 +1,28 @@
+//! Waits of a length that somebody else has chosen.
+
+use std::time::Duration;
+
+/// A hundred years: whoever waits longer waits for ever. Such a wait can be added to any
+/// moment, on any clock.
+const FOR_EVER: Duration = Duration::from_hours(100 * 365 * 24);
+
+/// So many seconds: none if negative, and at most for ever.
+pub fn wait_seconds(seconds: i64) -> Duration {
+    bounded_wait(Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))
+}
+
+/// The same wait, but at most for ever.
+pub fn bounded_wait(wait: Duration) -> Duration {
+    wait.min(FOR_EVER)
+}
+
+#[test]
+fn every_wait_can_be_added_to_a_moment() {
+    let now = std::time::Instant::now();
+    for seconds in [i64::MIN, -1, 0, 1, i64::MAX] {
+        assert!(now.checked_add(wait_seconds(seconds)).is_some(), "{seconds}");
+    }
+    assert_eq!(wait_seconds(-7), Duration::ZERO);
+    assert_eq!(wait_seconds(7), Duration::from_secs(7));
+    assert_eq!(bounded_wait(Duration::MAX), FOR_EVER);
+}

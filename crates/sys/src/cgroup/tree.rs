@@ -1,0 +1,74 @@
+//! A group and the groups below it.
+//!
+//! A container that may write to its group can make groups below it and move into them, in one
+//! hierarchy and not in another. Whoever ends or removes a group looks at all of them.
+
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use super::Group;
+
+impl Group {
+    /// The processes of the group and of all groups below it, in any hierarchy.
+    pub fn processes(&self) -> BTreeSet<i32> {
+        let mut all = BTreeSet::new();
+        for (_, folder) in &self.folders {
+            for group in with_descendants(folder) {
+                let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+                all.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()));
+            }
+        }
+        all.remove(&0); // a process of another pid namespace has no number here
+        all
+    }
+
+    /// Removes the group, and empty ones below it.
+    pub fn remove(&self) -> io::Result<()> {
+        for (_, folder) in &self.folders {
+            for group in with_descendants(folder).iter().rev() {
+                remove(group)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A group's folder and all folders below it, each after its parent. Empty where it is none.
+pub(super) fn with_descendants(folder: &Path) -> Vec<PathBuf> {
+    let mut found = vec![folder.to_owned()];
+    let mut at = 0;
+    while let Some(group) = found.get(at) {
+        // A group counts a link for itself, one in its parent, and one for each child.
+        let Ok(data) = fs::symlink_metadata(group) else {
+            found.remove(at);
+            continue;
+        };
+        at += 1;
+        if data.nlink() != 2 {
+            let entries = fs::read_dir(group).into_iter().flatten().flatten();
+            let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            found.extend(folders.map(|entry| entry.path()).collect::<Vec<_>>());
+        }
+    }
+    found
+}
+
+fn remove(folder: &Path) -> io::Result<()> {
+    for _ in 0..50 {
+        match fs::remove_dir(folder) {
+            // the kernel lets go of the last process a little after it was reaped
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                thread::sleep(Duration::from_millis(2));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            done => return done,
+        }
+    }
+    fs::remove_dir(folder)
+}

@@ -1,0 +1,106 @@
+//! An executable that the processes it becomes cannot be used to overwrite.
+//!
+//! A container's first process is a copy of the runtime until it runs its program, and `/proc/self/exe` is the
+//! runtime's own file: a program named so in an image gets hold of it. What runs near containers is therefore
+//! started through a descriptor that leads to the same bytes, but never to a file that can be written.
+
+use std::{
+    ffi::OsStr,
+    fs::File,
+    io,
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+    path::Path,
+};
+
+use rustix::fs::{
+    CWD, MemfdFlags, Mode, OFlags, SealFlags, fchmod, fcntl_add_seals, memfd_create, openat,
+};
+
+use crate::mount;
+
+/// A descriptor to execute `path` by, as `/proc/self/fd/N`.
+///
+/// It is a file of an overlay that has no writable layer, which shares its memory with the file itself; where the
+/// kernel cannot do that, a sealed copy in memory. `empty`: a folder that the overlay needs as a second layer.
+pub fn protected(path: &Path, empty: &Path) -> io::Result<OwnedFd> {
+    through_overlay(path, empty).or_else(|_| sealed_copy(path))
+}
+
+fn through_overlay(path: &Path, empty: &Path) -> io::Result<OwnedFd> {
+    let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
+    let path = path.canonicalize()?;
+    let (folder, name) =
+        (path.parent().ok_or_else(invalid)?, path.file_name().ok_or_else(invalid)?);
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let layers =
+        [openat(CWD, folder, flags, Mode::empty())?, openat(CWD, empty, flags, Mode::empty())?];
+    // By descriptor: the kernel takes no path of more than 255 bytes here.
+    let names = layers.each_ref().map(|layer| format!("/proc/self/fd/{}", layer.as_raw_fd()));
+    let tree = mount::overlay(&names, None)?;
+    mount::restrict(&tree, mount::READ_ONLY | mount::NO_SUID | mount::NO_DEV, false)?;
+    open_file(&tree, name)
+}
+
+fn open_file(folder: impl AsFd, name: &OsStr) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(openat(folder, name, flags, Mode::empty())?)
+}
+
+fn sealed_copy(path: &Path) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let mut copy = File::from(memfd_create("executable", flags)?);
+    io::copy(&mut File::open(path)?, &mut copy)?;
+    fchmod(&copy, Mode::from_raw_mode(0o500))?;
+    fcntl_add_seals(
+        &copy,
+        SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE,
+    )?;
+    Ok(copy.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::{self, OpenOptions},
+        os::unix::fs::PermissionsExt,
+        process::Command,
+    };
+
+    use super::*;
+
+    fn program(folder: &Path) -> std::path::PathBuf {
+        let path = folder.join("program");
+        fs::write(&path, "#!/bin/sh\necho ran\n").expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("allowed");
+        path
+    }
+
+    fn runs(executable: &OwnedFd) -> bool {
+        let path = format!("/proc/{}/fd/{}", std::process::id(), executable.as_raw_fd());
+        let output = Command::new(path).output().expect("started");
+        output.stdout == b"ran\n"
+    }
+
+    /// What a container would do with `/proc/PID/exe`.
+    fn write(executable: &OwnedFd) -> io::Result<File> {
+        let path = format!("/proc/self/fd/{}", executable.as_raw_fd());
+        OpenOptions::new().write(true).truncate(true).open(path)
+    }
+
+    #[test]
+    fn it_runs_and_cannot_be_written() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let empty = tempfile::tempdir().expect("a folder");
+        let path = program(folder.path());
+        let overlay = through_overlay(&path, empty.path()).expect("this kernel has overlays");
+        for executable in [overlay, sealed_copy(&path).expect("copied")] {
+            assert!(runs(&executable));
+            write(&executable).expect_err("never");
+            // Replaced, as an upgrade does: what is held stays the same.
+            fs::rename(program(&fs::canonicalize(empty.path()).expect("a folder")), &path)
+                .expect("replaced");
+            assert!(runs(&executable));
+        }
+        assert!(fs::read_to_string(&path).expect("still there").contains("ran"));
+    }
+}

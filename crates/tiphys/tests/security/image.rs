@@ -1,0 +1,50 @@
+//! An image with a shell, for pods that attack.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+
+use crate::world::{World, run};
+
+/// What it is called once it is imported.
+pub(crate) const SHELL: &str = "attack.test/shell:1";
+
+/// Packs busybox into an image and gives it to the node: `/bin/sh` and the like, and `/tmp` for
+/// everybody.
+pub(crate) fn import(world: &World) {
+    let (layout, root) = (world.path().join("layout"), world.path().join("root"));
+    fs::create_dir_all(layout.join("blobs/sha256")).expect("a folder");
+    for (name, mode) in [("bin", 0o755), ("tmp", 0o777)] {
+        fs::create_dir_all(root.join(name)).expect("a folder");
+        let mode = fs::Permissions::from_mode(mode);
+        fs::set_permissions(root.join(name), mode).expect("ours");
+    }
+    fs::copy("/bin/busybox", root.join("bin/busybox")).expect("busybox is there");
+    run(Command::new("chroot").arg(&root).args(["/bin/busybox", "--install", "-s", "/bin"]));
+    let blob = |file: &Path| {
+        let sum = run(Command::new("sha256sum").arg(file));
+        let digest = sum.split(' ').next().expect("a sum");
+        fs::copy(file, layout.join("blobs/sha256").join(digest)).expect("room");
+        (format!("sha256:{digest}"), fs::metadata(file).expect("a file").len())
+    };
+    let text = |content: String| blob(Path::new(&world.file("part", &content)));
+    let (layer, layer_size) = blob(Path::new(&packed(&root)));
+    let (config, config_size) = text(format!(
+        r#"{{"architecture":"amd64","os":"linux","config":{{}},"rootfs":{{"type":"layers","diff_ids":["{layer}"]}}}}"#
+    ));
+    let kind = "application/vnd.oci.image";
+    let (manifest, size) = text(format!(
+        r#"{{"schemaVersion":2,"config":{{"mediaType":"{kind}.config.v1+json","digest":"{config}","size":{config_size}}},"layers":[{{"mediaType":"{kind}.layer.v1.tar","digest":"{layer}","size":{layer_size}}}]}}"#
+    ));
+    let index = format!(
+        r#"{{"schemaVersion":2,"manifests":[{{"mediaType":"{kind}.manifest.v1+json","digest":"{manifest}","size":{size},"annotations":{{"io.containerd.image.name":"{SHELL}"}}}}]}}"#
+    );
+    fs::write(layout.join("index.json"), index).expect("room");
+    fs::write(layout.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#).expect("room");
+    world.tiphys(&["image", "import", &packed(&layout)]);
+}
+
+/// A folder as an archive beside it.
+fn packed(folder: &Path) -> String {
+    let archive = folder.with_extension("tar").to_str().expect("text").to_owned();
+    run(Command::new("tar").args(["-cf", &archive, "-C"]).arg(folder).arg("."));
+    archive
+}

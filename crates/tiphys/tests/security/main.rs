@@ -1,0 +1,10 @@
+//! Attacks on whole clusters: the built executable, real pods, network namespaces without a way
+//! out. Each test attempts what must not work, against folders and namespaces made for it. One
+//! topic a file.
+
+mod image;
+mod restarts;
+mod volumes;
+#[path = "../cluster/world.rs"]
+#[allow(dead_code, reason = "shared with the tests of clusters, which use more of it")]
+mod world;
