@@ -267,8 +267,8 @@ impl Slice {
     fn of(self, items: &[Value]) -> Result<Found, String> {
         let length = i64::try_from(items.len()).unwrap_or(i64::MAX);
         let mut start = self.start.unwrap_or(0);
-        let mut end =
-            if self.single { start.saturating_add(1) } else { self.end.unwrap_or(length) };
+        // wraps as Go does: the largest index is out of bounds, not an empty slice
+        let mut end = if self.single { start.wrapping_add(1) } else { self.end.unwrap_or(length) };
         if start < 0 {
             start += length;
         }
@@ -417,8 +417,8 @@ mod tests {
             let template = Template::parse(template).expect("a template");
             template.find_within(&value, 20_000)
         };
-        assert!(find("{..*}").is_ok());
-        let why = find(&format!("{{{}}}", "..*".repeat(12))).expect_err("100^12 values");
+        assert!(find("{..[*]}").is_ok());
+        let why = find(&format!("{{{}}}", "..[*]".repeat(12))).expect_err("100^12 values");
         assert_eq!(why, "too many values are found");
     }
 
