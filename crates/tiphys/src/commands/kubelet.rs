@@ -362,6 +362,15 @@ mod tests {
             panic!("one group");
         };
         assert!(group.path == "/kube" && group.compressible_only);
+        let system = [
+            "--enforce-node-allocatable=pods,system-reserved",
+            "--system-reserved-cgroup=/others",
+            "--system-reserved=memory=1Gi",
+        ];
+        let [group] = &read(&system).expect("good flags").reserved_groups[..] else {
+            panic!("one group");
+        };
+        assert!(group.path == "/others" && !group.compressible_only);
         assert!(refused(&flags[..1]), "a group without a path");
         assert!(refused(&["--enforce-node-allocatable=none,pods"]));
         assert!(refused(&["--enforce-node-allocatable=everything"]));

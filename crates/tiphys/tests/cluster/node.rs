@@ -29,12 +29,16 @@ fn a_node_knows_its_limits() {
             "1",
             "--image-gc-low-threshold",
             "0",
+            "--oom-score-adj",
+            "250",
         ],
     );
     world.until("the node is ready", || {
         let ready = "jsonpath={.status.conditions[?(@.type=='Ready')].status}";
         world.try_kubectl(&["get", "node", "n2", "-o", ready]) == "True"
     });
+    let score = std::fs::read_to_string(format!("/proc/{}/oom_score_adj", running.pid()));
+    assert_eq!(score.expect("it runs").trim(), "250");
     let amounts =
         "resources: {requests: {cpu: 100m, memory: 20Mi}, limits: {cpu: 200m, memory: 40Mi}}";
     let probe = "readinessProbe: {httpGet: {port: 80}, periodSeconds: 1}";

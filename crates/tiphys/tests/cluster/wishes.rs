@@ -14,6 +14,7 @@ fn up_takes_wishes_and_outlives_its_supervisor() {
         ("--kubeconfig", &mine),
         ("--cluster-cidr", "10.50.0.0/16"),
         ("--service-cluster-ip-range", "10.60.0.0/16"),
+        ("--external", "network-policy"),
     ];
     let mut command = world.command(&["up", "--foreground"]);
     command.args(flags.iter().flat_map(|(flag, value)| [*flag, *value]));
@@ -31,6 +32,14 @@ fn up_takes_wishes_and_outlives_its_supervisor() {
         let address = [&address[..], &["-o", "jsonpath={.spec.clusterIP}"]].concat();
         kubectl(&address) == "10.60.0.10"
     });
+
+    // an object that no part of the cluster acts on is answered with a warning
+    let policy = "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: all}, \
+                  spec: {podSelector: {}}}";
+    let made = kubectl(&["create", "-f", &world.file("policy.yaml", policy)]);
+    assert!(made.contains("all created") && !made.contains("Warning"), "{made}");
+    let made = kubectl(&["create", "ingress", "web", "--rule=web.example/=web:80"]);
+    assert!(made.contains("Warning: no ingress controller runs in this cluster"), "{made}");
 
     // what cannot be is told
     let other = world.try_tiphys(&["up", "--port", "7444"]);

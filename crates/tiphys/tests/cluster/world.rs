@@ -204,6 +204,10 @@ impl Running {
     pub(crate) fn start(mut command: Command) -> Self {
         Self(command.stdin(Stdio::null()).spawn().expect("the executable starts"))
     }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
 }
 
 impl Drop for Running {
