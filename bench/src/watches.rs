@@ -3,7 +3,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     time::{Duration, Instant},
@@ -99,7 +99,10 @@ pub(crate) async fn connections(peer: Peer, count: usize) -> Result<Peer> {
     }
     let all = count * written.len();
     watchers.until(|own| own.heard.load(SeqCst) >= all).await.context("after the restart")?;
-    let wrong = watchers.logs.iter().filter(|log| *log.lock().expect("not poisoned") != written);
+    let wrong = watchers
+        .logs
+        .iter()
+        .filter(|log| *log.lock().unwrap_or_else(PoisonError::into_inner) != written);
     println!(
         "of {count} watchers had to list anew: {}; missed an event or heard one twice: {}",
         watchers.relists.load(SeqCst),
@@ -168,7 +171,7 @@ impl Watchers {
         while let Ok(Some(event)) = lines.next().await {
             let Some(told) = revision_of(&event) else { break };
             *revision = told;
-            self.logs[number].lock().expect("not poisoned").push(told);
+            self.logs[number].lock().unwrap_or_else(PoisonError::into_inner).push(told);
             self.heard.fetch_add(1, SeqCst);
             self.moved.notify_one();
         }
