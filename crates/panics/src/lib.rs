@@ -11,7 +11,10 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     process,
-    sync::{Mutex, MutexGuard},
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     task::{Context, Poll},
 };
 
@@ -81,12 +84,27 @@ impl<F: Future> Future for Contained<F> {
 /// Calls `work`, and ends the process if it panics: for what everything else relies on, and
 /// what is made whole again at the next start.
 pub fn or_abort<T>(part: &'static str, work: impl FnOnce() -> T) -> T {
-    catch(part, work).unwrap_or_else(|_| process::abort())
+    catch(part, work).unwrap_or_else(|_| abort())
 }
 
 /// Locks what must never be seen half changed: if a panic left it so, the process ends.
 pub fn lock_or_abort<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|_| process::abort())
+    mutex.lock().unwrap_or_else(|_| abort())
+}
+
+/// For tests of recovery: from now on a thread unwinds where this process would have ended, so
+/// that the test can read the disk that the crash left.
+pub fn unwind_instead_of_abort() {
+    UNWINDS.store(true, Relaxed);
+}
+
+static UNWINDS: AtomicBool = AtomicBool::new(false);
+
+fn abort() -> ! {
+    if UNWINDS.load(Relaxed) {
+        std::panic::resume_unwind(Box::new("the process would have ended"))
+    }
+    process::abort()
 }
 
 /// Says where the thread is, until it is dropped.

@@ -73,10 +73,23 @@ impl<V> Core<V> {
     }
 }
 
+/// Marks the store as broken if its thread unwinds, so that no writer waits for it. Only tests
+/// of recovery see that (`panics::unwind_instead_of_abort`): elsewhere the process ends.
+struct BreakOnUnwind<'a, V>(&'a Core<V>);
+
+impl<V> Drop for BreakOnUnwind<'_, V> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.writer.lock().unwrap_or_else(PoisonError::into_inner).give_up();
+        }
+    }
+}
+
 impl<V: fmt::Debug + Send + Sync + 'static> Core<V> {
     pub(super) fn start(self: &Arc<Self>) -> io::Result<JoinHandle<()>> {
         let this = self.clone();
         thread::Builder::new().name("store-log".into()).spawn(move || {
+            let _break = BreakOnUnwind(&*this);
             panics::or_abort("store", || {
                 while this.wait() {
                     this.turn();

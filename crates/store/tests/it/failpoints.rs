@@ -120,6 +120,7 @@ fn two_lives(point: &'static str, harm: Harm, nth: u64, full: bool) -> Failpoint
 
 #[test]
 fn every_point_with_every_harm() {
+    panics::unwind_instead_of_abort();
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         let meant = info.payload_as_str().is_some_and(|text| text.ends_with(" panics"));
