@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    BUDGET, Conditions, Expected, Expression, Inputs, Scope, session::Session,
+    BUDGET, Conditions, Expected, Expression, Inputs, Scope,
+    session::Session,
     validating::{types, variables},
 };
 use crate::value::{List, Message, Value};
