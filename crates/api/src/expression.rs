@@ -6,15 +6,15 @@ use std::sync::OnceLock;
 use schema::{ErrorType, Errors, Path};
 
 /// What an expression may speak of, and what it must give.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Environment {
     pub gives: Gives,
     /// Whether it sees the parameters of a policy.
     pub params: bool,
     /// Whether it may ask what users may do.
     pub authorizer: bool,
-    /// The variables before it, by name, with their expressions; `None`: it has none at all.
-    pub variables: Option<Vec<(String, String)>>,
+    /// Whether it sees the variables that were declared before it.
+    pub variables: bool,
     /// Whether it was stored before: then what older servers know not may be used.
     pub stored: bool,
 }
@@ -40,8 +40,22 @@ pub enum Gives {
     DeviceAttribute,
 }
 
-/// Says what is wrong with an expression.
-pub type Compile = fn(&str, &Environment) -> Result<(), Wrong>;
+/// Compiles the expressions of one object.
+pub trait Compiler {
+    /// Says what is wrong with an expression.
+    fn compile(&mut self, expression: &str, environment: &Environment) -> Result<(), Wrong>;
+
+    /// Says what is wrong with the expression of a variable, which the expressions after it see.
+    fn declare(
+        &mut self,
+        name: &str,
+        expression: &str,
+        environment: &Environment,
+    ) -> Result<(), Wrong>;
+}
+
+/// Makes a compiler for the expressions of one object.
+pub type Start = fn() -> Box<dyn Compiler>;
 
 /// Why an expression does not compile.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,17 +64,48 @@ pub struct Wrong {
     pub detail: String,
 }
 
-static COMPILE: OnceLock<Compile> = OnceLock::new();
+static START: OnceLock<Start> = OnceLock::new();
 
-/// Lets expressions be checked by this compiler from now on. The first one stays.
-pub fn install(compile: Compile) {
-    let _ = COMPILE.set(compile);
+/// Lets expressions be checked by these compilers from now on. The first ones stay.
+pub fn install(start: Start) {
+    let _ = START.set(start);
 }
 
-/// Checks that an expression compiles, as far as there is a compiler.
-pub(crate) fn check(expression: &str, environment: &Environment, at: &Path, errs: &mut Errors) {
-    let Some(compile) = COMPILE.get() else { return };
-    if let Err(Wrong { error, detail }) = compile(expression, environment) {
+/// The expressions of one object, which are checked as far as there is a compiler.
+pub(crate) struct Session(Option<Box<dyn Compiler>>);
+
+impl Session {
+    pub(crate) fn start() -> Self {
+        Self(START.get().map(|start| start()))
+    }
+
+    /// Checks that an expression compiles.
+    pub(crate) fn check(
+        &mut self,
+        expression: &str,
+        environment: &Environment,
+        at: &Path,
+        errs: &mut Errors,
+    ) {
+        let compiled = self.0.as_mut().map(|it| it.compile(expression, environment));
+        tell(compiled, expression, at, errs);
+    }
+
+    /// Checks that the expression of a variable compiles; those after it see the variable.
+    pub(crate) fn declare(
+        &mut self,
+        (name, expression): (&str, &str),
+        environment: &Environment,
+        at: &Path,
+        errs: &mut Errors,
+    ) {
+        let compiled = self.0.as_mut().map(|it| it.declare(name, expression, environment));
+        tell(compiled, expression, at, errs);
+    }
+}
+
+fn tell(compiled: Option<Result<(), Wrong>>, expression: &str, at: &Path, errs: &mut Errors) {
+    if let Some(Err(Wrong { error, detail })) = compiled {
         errs.push(error, at, expression.into(), detail);
     }
 }

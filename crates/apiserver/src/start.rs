@@ -194,8 +194,8 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
 /// Gives the kinds what their rules need of others.
 fn install(config: &Config) {
     let lists = config.gates.is_on("DRAListTypeAttributes");
-    let compile = if lists { expressions::compile_with_lists } else { expressions::compile };
-    api::expression::install(compile);
+    let start = if lists { expressions::start_with_lists } else { expressions::start };
+    api::expression::install(start);
     api::possession::install(pki::possesses);
 }
 

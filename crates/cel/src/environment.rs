@@ -12,6 +12,7 @@ use crate::{
     function::Functions,
     library,
     node::Node,
+    policy::Variables,
     program::Program,
     source::{Errors, Problems},
     syntax::{self, Macros},
@@ -35,6 +36,7 @@ pub struct Environment {
 enum Structure {
     Node(Arc<Node>),
     Fields(Arc<[(Arc<str>, Type)]>),
+    Declared(Variables),
 }
 
 /// What every dialect has.
@@ -82,18 +84,15 @@ impl Environment {
     }
 
     /// A type with fields.
-    pub fn with_structure(self, name: &str, fields: &[(&str, Type)]) -> Self {
-        self.with_named_structure(name, fields)
+    pub fn with_structure(mut self, name: &str, fields: &[(&str, Type)]) -> Self {
+        let fields = fields.iter().map(|(name, ty)| ((*name).into(), ty.clone())).collect();
+        self.structures.insert(name.into(), Structure::Fields(fields));
+        self
     }
 
-    /// The same, with names that are made.
-    pub(crate) fn with_named_structure<N: AsRef<str>>(
-        mut self,
-        name: &str,
-        fields: &[(N, Type)],
-    ) -> Self {
-        let fields = fields.iter().map(|(name, ty)| (name.as_ref().into(), ty.clone())).collect();
-        self.structures.insert(name.into(), Structure::Fields(fields));
+    /// A type whose fields are the variables of a policy.
+    pub(crate) fn with_declared(mut self, name: &str, variables: &Variables) -> Self {
+        self.structures.insert(name.into(), Structure::Declared(variables.clone()));
         self
     }
 
@@ -169,6 +168,7 @@ impl Environment {
                 let found = fields.iter().find(|(name, _)| &**name == field);
                 found.map(|(_, ty)| ty.clone()).or_else(|| self.unnamed(structure))
             }
+            Some(Structure::Declared(variables)) => variables.ty(field).cloned(),
             None if self.is_open(structure) => Some(Type::Dyn),
             None => None,
         }

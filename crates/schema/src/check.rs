@@ -1,6 +1,8 @@
 //! The rules that fields declare: whether a value is there, how long, how many, of what
 //! form, and whether it may change. An update is told only of what it changes.
 
+use std::collections::{HashMap, HashSet};
+
 use object::{Check, Field, Struct, Type, Value};
 
 use crate::{ErrorType, Errors, Path, formats, gates::inner};
@@ -122,16 +124,17 @@ impl Walk<'_> {
     /// Items that must not come or go.
     fn kept(&mut self, checks: &[Check], value: &Value, old: Option<&Value>, at: &Path) {
         let Some(old) = old.filter(|_| self.update) else { return };
-        let same = sameness(checks);
-        let lacks = |all: &[Value], one: &Value| !all.iter().any(|other| same(one, other));
+        let keys = keys(checks);
         if checks.contains(&Check::NoAddItem) {
+            let before = Index::new(keys, old.items());
             let items = value.items().iter().enumerate();
-            for (i, _) in items.filter(|(_, new)| lacks(old.items(), new)) {
+            for (i, _) in items.filter(|(_, new)| before.find(new).is_none()) {
                 self.errs.forbidden(&at.index(i), "item may not be added");
             }
         }
         if checks.contains(&Check::NoRemoveItem) {
-            for _ in old.items().iter().filter(|old| lacks(value.items(), old)) {
+            let now = Index::new(keys, value.items());
+            for _ in old.items().iter().filter(|old| now.find(old).is_none()) {
                 self.errs.forbidden(at, "item may not be removed");
             }
         }
@@ -164,15 +167,18 @@ impl Walk<'_> {
 
     fn items(&mut self, (checks, of): Of, value: &Value, old: Option<&Value>, at: &Path) {
         let (items, before) = (value.items(), old.map(Value::items).unwrap_or_default());
-        let (unique, same) = (keys(checks).is_some(), sameness(checks));
-        for (i, item) in items.iter().enumerate().filter(|_| unique) {
-            if items[..i].iter().any(|other| same(item, other)) {
-                self.errs.duplicate_shown(&at.index(i), shown(of, item), "");
+        let (keys, each) = (keys(checks), each(checks));
+        if keys.is_some() {
+            let all = Index::new(keys, items);
+            for (i, item) in items.iter().enumerate() {
+                if all.find(item).is_some_and(|(first, _)| first < i) {
+                    self.errs.duplicate_shown(&at.index(i), shown(of, item), "");
+                }
             }
         }
-        let each = each(checks);
+        let before = Index::new(keys, before);
         for (i, value) in items.iter().enumerate() {
-            let old = before.iter().find(|old| same(value, old));
+            let old = before.find(value).map(|(_, old)| old);
             if old != Some(value) {
                 self.each((each, of), value, old, &at.index(i));
             }
@@ -182,8 +188,10 @@ impl Walk<'_> {
     fn entries(&mut self, (checks, item): Of, value: &Value, old: Option<&Value>, at: &Path) {
         for check in checks {
             let Check::EachKey(checks) = check else { continue };
+            let old: HashSet<_> =
+                old.into_iter().flat_map(Value::entries).map(|(name, _)| name).collect();
             for (name, _) in value.entries() {
-                if !old.is_some_and(|old| old.entries().any(|(old, _)| old == name)) {
+                if !old.contains(name) {
                     self.values(checks, &name.into(), at);
                 }
             }
@@ -239,12 +247,48 @@ fn keys(checks: &[Check]) -> Option<&'static [&'static str]> {
     })
 }
 
-fn sameness(checks: &[Check]) -> impl Fn(&Value, &Value) -> bool {
-    let keys = keys(checks);
-    move |a, b| match keys {
-        Some([]) => a == b,
-        Some(keys) => keys.iter().all(|key| a.get(key) == b.get(key)),
-        None => false,
+/// Finds items of a list by what tells them apart. Short lists are searched; long ones are hashed
+/// once, so that a rule that looks for each item in another list takes no quadratic time.
+struct Index<'a> {
+    keys: Option<&'static [&'static str]>,
+    items: &'a [Value],
+    places: HashMap<Vec<&'a Value>, usize>,
+}
+
+impl<'a> Index<'a> {
+    /// Longer lists are hashed.
+    const SHORT: usize = 12;
+
+    fn new(keys: Option<&'static [&'static str]>, items: &'a [Value]) -> Self {
+        let mut places = HashMap::new();
+        if let (Some(keys), true) = (keys, items.len() > Self::SHORT) {
+            for (i, item) in items.iter().enumerate() {
+                places.entry(identity(keys, item)).or_insert(i);
+            }
+        }
+        Self { keys, items, places }
+    }
+
+    /// The first item that is the same as this one, and its place.
+    fn find(&self, item: &Value) -> Option<(usize, &'a Value)> {
+        let keys = self.keys?;
+        if self.items.len() > Self::SHORT {
+            let place = *self.places.get(identity(keys, item).as_slice())?;
+            return self.items.get(place).map(|found| (place, found));
+        }
+        let same = |other: &Value| match keys {
+            [] => item == other,
+            keys => keys.iter().all(|key| item.get(key) == other.get(key)),
+        };
+        self.items.iter().enumerate().find(|(_, other)| same(other))
+    }
+}
+
+/// What tells an item from others: the values of these fields, or all of it.
+fn identity<'a>(keys: &[&str], item: &'a Value) -> Vec<&'a Value> {
+    match keys {
+        [] => vec![item],
+        keys => keys.iter().map(|key| item.get(key)).collect(),
     }
 }
 

@@ -11,6 +11,10 @@ use crate::{Path, patch::go_float};
 
 /// So many broken rules are told of one object; nobody reads more, and each takes memory.
 pub(crate) const MOST: usize = 1_000;
+/// So many bytes are told of one object: a message can name all items of a long list, for each item.
+const MOST_BYTES: usize = 4 << 20;
+/// A detail of so many bytes is one of these messages.
+const LONG: usize = 4 << 10;
 
 /// What kind of rule is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,8 +143,11 @@ impl Errors {
     }
 
     pub fn push(&mut self, error: ErrorType, at: &Path, bad: Value, detail: impl Into<String>) {
-        if self.0.len() < MOST {
-            let (path, detail) = (at.to_string(), detail.into());
+        let detail = detail.into();
+        let long = |detail: &String| detail.len() > LONG;
+        let is_full = || self.0.iter().map(|error| error.detail.len()).sum::<usize>() > MOST_BYTES;
+        if self.0.len() < MOST && !(long(&detail) && is_full()) {
+            let path = at.to_string();
             self.0.push(FieldError { error, path, bad, shown: None, detail });
         }
     }
@@ -293,8 +300,15 @@ impl Errors {
 
     /// Forgets what was said already.
     pub fn distinct(&mut self) {
-        let mut known = HashSet::new();
-        self.0.retain(|error| known.insert((error.error.reason(), error.to_string())));
+        let (mut known, mut bytes) = (HashSet::new(), 0);
+        self.0.retain(|error| {
+            if bytes > MOST_BYTES {
+                return false;
+            }
+            let text = error.to_string();
+            bytes += text.len();
+            known.insert((error.error.reason(), text))
+        });
     }
 
     /// All of it as one answer: 422, with every error as a cause; the message has each once.

@@ -17,10 +17,15 @@ impl Warnings {
         self.say(format!("{at}: {what}"));
     }
 
+    /// Whether no more fit: what could only add to them need not be looked for.
+    pub fn is_full(&self) -> bool {
+        self.0.len() >= MOST
+    }
+
     /// About the object as a whole.
     pub fn say(&mut self, what: impl Into<String>) {
         let what = what.into();
-        if self.0.len() < MOST && !self.0.contains(&what) {
+        if !self.is_full() && !self.0.contains(&what) {
             self.0.push(what);
         }
     }

@@ -1,14 +1,14 @@
 //! admissionregistration/v1, v1beta1 and v1alpha1: MutatingAdmissionPolicy.
 
 use macros::api;
-use object::{List, ObjectMeta, count};
+use object::{Lens, List, ObjectMeta, count};
 use schema::{Column, Errors, Kind, Names, Path, Scope};
 
 use super::{
     MatchCondition, MatchResources, ParamKind, Variable,
     rules::{FAILURE, REINVOCATION, check_conditions, check_variables, param_kind_cell, same},
 };
-use crate::expression::{self, Environment, Gives};
+use crate::expression::{Environment, Gives, Session};
 
 /// A rule that changes objects on their way in.
 #[api]
@@ -118,21 +118,16 @@ impl MutatingAdmissionPolicySpec {
             let at = at.field("matchConditions");
             check_conditions(self.match_conditions(), &before, params, &at, errs);
         }
-        let variables = check_variables(self.variables(), params, &at.field("variables"), errs);
+        let mut session = check_variables(self.variables(), params, &at.field("variables"), errs);
         if self.mutations().is_empty() {
             errs.required(&at.field("mutations"), "mutations must contain at least one item");
         }
+        let before = old.map(|old| old.mutations().by_key(|it| it.tree())).unwrap_or_default();
         for (i, mutation) in self.mutations().iter().enumerate() {
-            let stored =
-                old.is_some_and(|old| old.mutations().find(|old| *old == *mutation).is_some());
-            let environment = |gives| Environment {
-                gives,
-                params,
-                authorizer: true,
-                variables: Some(variables.clone()),
-                stored,
-            };
-            mutation.check(&environment, &at.field("mutations").index(i), errs);
+            let stored = before.contains_key(mutation.tree());
+            let environment =
+                |gives| Environment { gives, params, authorizer: true, variables: true, stored };
+            mutation.check(&mut session, &environment, &at.field("mutations").index(i), errs);
         }
         match self.reinvocation_policy() {
             "" => errs.required(&at.field("reinvocationPolicy"), ""),
@@ -142,7 +137,13 @@ impl MutatingAdmissionPolicySpec {
 }
 
 impl Mutation {
-    fn check(&self, environment: &dyn Fn(Gives) -> Environment, at: &Path, errs: &mut Errors) {
+    fn check(
+        &self,
+        session: &mut Session,
+        environment: &dyn Fn(Gives) -> Environment,
+        at: &Path,
+        errs: &mut Errors,
+    ) {
         let apply = self.apply_configuration().map(ApplyConfiguration::expression);
         let json = self.json_patch().map(JSONPatch::expression);
         let (is, other) = match self.patch_type() {
@@ -164,7 +165,7 @@ impl Mutation {
             None => errs.required(&here, format!("must be specified when patchType is {ty}")),
             Some("") => errs.required(&here.field("expression"), ""),
             Some(text) => {
-                expression::check(text, &environment(gives), &here.field("expression"), errs);
+                session.check(text, &environment(gives), &here.field("expression"), errs);
             }
         }
         if let (name, Some(_)) = other {

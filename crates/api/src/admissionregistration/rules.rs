@@ -10,7 +10,7 @@ use super::{
     RuleWithOperations, Variable,
 };
 use crate::{
-    expression::{self, Environment, Gives},
+    expression::{Environment, Gives, Session},
     rules::Rules,
 };
 
@@ -271,6 +271,8 @@ pub(super) fn check_conditions(
 ) {
     errs.max_items(at, conditions.len(), MAX_CONDITIONS);
     let mut seen = BTreeSet::new();
+    let old: BTreeSet<_> = old.iter().map(|old| old.expression()).collect();
+    let mut session = Session::start();
     at.each(conditions.iter(), |condition, at| {
         let text = condition.expression().trim();
         if text.is_empty() {
@@ -280,10 +282,10 @@ pub(super) fn check_conditions(
                 gives: Gives::Truth,
                 params,
                 authorizer: true,
-                variables: None,
-                stored: old.iter().any(|old| old.expression() == text),
+                variables: false,
+                stored: old.contains(text),
             };
-            expression::check(text, &environment, &at.field("expression"), errs);
+            session.check(text, &environment, &at.field("expression"), errs);
         }
         match condition.name() {
             "" => errs.required(&at.field("name"), ""),
@@ -295,14 +297,21 @@ pub(super) fn check_conditions(
     });
 }
 
-/// Variables, each of which sees those before it. The result are all of them.
+/// Variables, each of which sees those before it. What comes after them sees all of them.
 pub(super) fn check_variables(
     variables: &List<Variable>,
     params: bool,
     at: &Path,
     errs: &mut Errors,
-) -> Vec<(String, String)> {
-    let mut all: Vec<(String, String)> = Vec::new();
+) -> Session {
+    let mut session = Session::start();
+    let environment = Environment {
+        gives: Gives::Anything,
+        params,
+        authorizer: true,
+        variables: true,
+        stored: false,
+    };
     for (i, variable) in variables.iter().enumerate() {
         let (at, name, text) = (at.index(i), variable.name(), variable.expression());
         if name.trim().is_empty() {
@@ -313,18 +322,10 @@ pub(super) fn check_variables(
         if text.trim().is_empty() {
             errs.required(&at.field("expression"), "expression is not specified");
         } else {
-            let environment = Environment {
-                gives: Gives::Anything,
-                params,
-                authorizer: true,
-                variables: Some(all.clone()),
-                stored: false,
-            };
-            expression::check(text, &environment, &at.field("expression"), errs);
-            all.push((name.to_owned(), text.to_owned()));
+            session.declare((name, text), &environment, &at.field("expression"), errs);
         }
     }
-    all
+    session
 }
 
 fn is_identifier(name: &str) -> bool {

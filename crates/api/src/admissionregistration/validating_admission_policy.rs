@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use macros::api;
-use object::{Condition, LabelSelector, List, ObjectMeta, count};
+use object::{Condition, LabelSelector, Lens, List, ObjectMeta, count};
 use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Subresource};
 
 use super::rules::{FAILURE, check_conditions, check_variables, param_kind_cell, same};
 use crate::{
-    expression::{self, Environment, Gives},
+    expression::{Environment, Gives, Session},
     rules::Rules,
     shown::shown_all,
 };
@@ -232,7 +232,7 @@ impl ValidatingAdmissionPolicy {
             let at = at.field("matchConditions");
             check_conditions(spec.match_conditions(), &before, params, &at, errs);
         }
-        let variables = check_variables(spec.variables(), params, &at.field("variables"), errs);
+        let mut session = check_variables(spec.variables(), params, &at.field("variables"), errs);
         if spec.validations().is_empty() && spec.audit_annotations().is_empty() {
             let why = "validations or auditAnnotations must contain at least one item";
             errs.required(&at.field("validations"), why);
@@ -242,25 +242,32 @@ impl ValidatingAdmissionPolicy {
             gives,
             params,
             authorizer,
-            variables: (!spec.variables().is_empty()).then(|| variables.clone()),
+            variables: !spec.variables().is_empty(),
             stored,
         };
+        let before = old.map(|old| old.validations().by_key(|it| it.tree())).unwrap_or_default();
         for (i, validation) in spec.validations().iter().enumerate() {
-            let before = old.and_then(|old| old.validations().find(|old| old == validation));
-            validation.check(
-                before.is_some(),
-                &environment,
-                &at.field("validations").index(i),
-                errs,
-            );
+            let stored = before.contains_key(validation.tree());
+            let environment = |gives, authorizer| environment(gives, authorizer, stored);
+            let at = at.field("validations");
+            validation.check(&mut session, &environment, &at.index(i), errs);
         }
-        self.check_annotations(old, &environment, &at.field("auditAnnotations"), errs);
+        let environment = |stored| environment(Gives::Annotation, true, stored);
+        let before: BTreeSet<_> = old
+            .iter()
+            .flat_map(|old| old.audit_annotations().iter())
+            .map(AuditAnnotation::value_expression)
+            .collect();
+        let mut check = |annotation: &AuditAnnotation, at: &Path, errs: &mut Errors| {
+            let environment = environment(before.contains(annotation.value_expression()));
+            session.check(annotation.value_expression().trim(), &environment, at, errs);
+        };
+        self.check_annotations(&mut check, &at.field("auditAnnotations"), errs);
     }
 
     fn check_annotations(
         &self,
-        old: Option<&ValidatingAdmissionPolicySpec>,
-        environment: &dyn Fn(Gives, bool, bool) -> Environment,
+        check: &mut dyn FnMut(&AuditAnnotation, &Path, &mut Errors),
         at: &Path,
         errs: &mut Errors,
     ) {
@@ -286,14 +293,7 @@ impl ValidatingAdmissionPolicy {
             } else if text.len() > MAX_VALUE {
                 errs.required(&here, format!("must not exceed {MAX_VALUE} bytes in length"));
             } else {
-                let stored = old.is_some_and(|old| {
-                    let same = |old: &AuditAnnotation| {
-                        old.value_expression() == annotation.value_expression()
-                    };
-                    old.audit_annotations().find(same).is_some()
-                });
-                let environment = environment(Gives::Annotation, true, stored);
-                expression::check(text, &environment, &here, errs);
+                check(annotation, &here, errs);
             }
             errs.once(&mut keys, &at.field("key"), key);
         }
@@ -303,8 +303,8 @@ impl ValidatingAdmissionPolicy {
 impl Validation {
     fn check(
         &self,
-        stored: bool,
-        environment: &dyn Fn(Gives, bool, bool) -> Environment,
+        session: &mut Session,
+        environment: &dyn Fn(Gives, bool) -> Environment,
         at: &Path,
         errs: &mut Errors,
     ) {
@@ -312,15 +312,15 @@ impl Validation {
         if self.expression().trim().is_empty() {
             errs.required(&here, "expression is not specified");
         } else {
-            let environment = environment(Gives::Truth, true, stored);
-            expression::check(self.expression(), &environment, &here, errs);
+            let environment = environment(Gives::Truth, true);
+            session.check(self.expression(), &environment, &here, errs);
         }
         let (text, here) = (self.message_expression(), at.field("messageExpression"));
         if !text.is_empty() && text.trim().is_empty() {
             errs.invalid(&here, text, "must be non-empty if specified");
         } else if !text.is_empty() {
-            let environment = environment(Gives::Message, false, stored);
-            expression::check(text, &environment, &here, errs);
+            let environment = environment(Gives::Message, false);
+            session.check(text, &environment, &here, errs);
         }
         let (text, here) = (self.message(), at.field("message"));
         if !text.is_empty() && text.trim().is_empty() {

@@ -185,6 +185,7 @@ fn check_spec(crd: &CustomResourceDefinition, mut terms: Terms, errs: &mut Error
 
 fn check_versions(crd: &CustomResourceDefinition, terms: Terms, errs: &mut Errors) {
     let (versions, all) = (Path::SPEC.field("versions"), crd.spec().versions());
+    let alike = Alike::of(crd);
     let mut seen = HashSet::new();
     let mut unique = true;
     for (i, version) in all.iter().enumerate() {
@@ -194,7 +195,7 @@ fn check_versions(crd: &CustomResourceDefinition, terms: Terms, errs: &mut Error
         if !wrong.is_empty() {
             errs.invalid(&at.field("name"), version.name(), wrong.join(","));
         }
-        check_version(crd, version, terms, &at, errs);
+        check_version(version, &alike, terms, &at, errs);
     }
     let shown = || {
         let parts = ["schema", "subresources", "additionalPrinterColumns", "selectableFields"];
@@ -217,29 +218,29 @@ fn check_versions(crd: &CustomResourceDefinition, terms: Terms, errs: &mut Error
 
 /// What a version has for itself.
 fn check_version(
-    crd: &CustomResourceDefinition,
     version: &CustomResourceDefinitionVersion,
+    alike: &Alike,
     terms: Terms,
     at: &Path,
     errs: &mut Errors,
 ) {
     check_deprecation(version, &at.field("deprecationWarning"), errs);
-    if !is_alike(crd, "schema") {
+    if !alike.schema {
         let status = version.subresources().is_some_and(|sub| sub.status().is_some());
         let schema = version.tree().get("schema");
         check_schema(schema, status, terms.strictness, &at.field("schema"), errs);
     }
-    if !is_alike(crd, "subresources") {
+    if !alike.subresources {
         check_subresources(version.subresources(), &at.field("subresources"), errs);
     }
-    if !is_alike(crd, "additionalPrinterColumns") {
+    if !alike.columns {
         check_columns(version, &at.field("additionalPrinterColumns"), errs);
     }
-    if !is_alike(crd, "selectableFields") && !version.selectable_fields().is_empty() {
+    if !alike.fields && !version.selectable_fields().is_empty() {
         let here = at.field("selectableFields");
         let schema = version.tree().get("schema").get("openAPIV3Schema");
         // A shared schema stands elsewhere, and so is none of this version.
-        if !schema.is_object() || is_alike(crd, "schema") {
+        if !schema.is_object() || alike.schema {
             let why = "may only be set when `version.schema.openAPIV3Schema` is not included";
             errs.invalid(&here, "", why);
         } else {
@@ -272,6 +273,25 @@ fn check_shared(crd: &CustomResourceDefinition, terms: Terms, errs: &mut Errors)
             errs.invalid(&at, "", "may only be set when validations.schema is included");
         } else {
             check_selectable(first, Schema::view(schema), terms, &at, errs);
+        }
+    }
+}
+
+/// The parts that are the same in all versions.
+struct Alike {
+    schema: bool,
+    subresources: bool,
+    columns: bool,
+    fields: bool,
+}
+
+impl Alike {
+    fn of(crd: &CustomResourceDefinition) -> Self {
+        Self {
+            schema: is_alike(crd, "schema"),
+            subresources: is_alike(crd, "subresources"),
+            columns: is_alike(crd, "additionalPrinterColumns"),
+            fields: is_alike(crd, "selectableFields"),
         }
     }
 }
@@ -456,17 +476,17 @@ fn check_stored(crd: &CustomResourceDefinition, errs: &mut Errors) {
     }
     let all = crd.status().tree().get("storedVersions");
     let versions = crd.spec().versions();
-    let mut left: Vec<&str> = stored.iter().collect();
+    let mut left: HashSet<&str> = stored.iter().collect();
     for version in versions.iter() {
-        let known = left.contains(&version.name());
-        left.retain(|name| *name != version.name());
+        let known = left.remove(version.name());
         if version.storage() && !known {
             let why = format!("must have the storage version {}", version.name());
             errs.invalid(&at, all.clone(), why);
         }
     }
+    let versions = versions.by_key(|version| version.name());
     for (i, name) in stored.iter().enumerate() {
-        if !versions.iter().any(|version| version.name() == name) {
+        if !versions.contains_key(name) {
             let why = format!(
                 "missing from spec.versions; {name} was previously a storage version, and must \
                  remain in spec.versions until a storage migration ensures no data remains \

@@ -1,5 +1,7 @@
 //! What the schemas of a CRD must keep.
 
+use std::collections::BTreeSet;
+
 use object::Value;
 use schema::{
     Errors, Path,
@@ -124,10 +126,11 @@ pub(super) fn check_keys(schema: &Schema, at: &Path, errs: &mut Errors) {
         return;
     }
     let properties = at.field("properties");
+    let required: BTreeSet<_> = items.required().collect();
     for key in schema.list_keys() {
         let Some(property) = items.property(key) else { continue };
         let here = properties.key(key);
-        if !items.required().any(|name| name == key) && property.default_value().is_none() {
+        if !required.contains(key) && property.default_value().is_none() {
             let why = "this property is in x-kubernetes-list-map-keys, so it must have a default \
                        or be a required property";
             errs.required(&here.field("default"), why);
@@ -335,7 +338,7 @@ fn list_map(schema: &Schema, at: &Path, errs: &mut Errors) {
         let why = "must be object if parent array's x-kubernetes-list-type is map";
         return errs.invalid(&here.field("type"), items.ty(), why);
     }
-    let mut seen = Vec::new();
+    let mut seen = BTreeSet::new();
     for key in schema.list_keys() {
         match items.property(key) {
             Some(property) if matches!(property.ty(), "array" | "object") => {
@@ -348,10 +351,9 @@ fn list_map(schema: &Schema, at: &Path, errs: &mut Errors) {
                 errs.invalid(&named, keys.clone(), why);
             }
         }
-        if seen.contains(&key) {
+        if !seen.insert(key) {
             errs.invalid(&named, keys.clone(), "must not contain duplicate entries");
         }
-        seen.push(key);
     }
 }
 

@@ -1,5 +1,7 @@
 //! What is said of a CRD that is taken nevertheless.
 
+use std::collections::HashSet;
+
 use object::Lens;
 use schema::{
     Warnings,
@@ -14,7 +16,7 @@ pub(super) fn warn(
     old: Option<&CustomResourceDefinition>,
     warnings: &mut Warnings,
 ) {
-    let before = old.map(odd).unwrap_or_default();
+    let before: HashSet<String> = old.into_iter().flat_map(odd).collect();
     odd(crd).into_iter().filter(|told| !before.contains(told)).for_each(|told| warnings.say(told));
 }
 

@@ -271,13 +271,13 @@ impl StatefulSetSpec {
         template.spec_mut().set_hostname("");
         let claims = self.volume_claim_templates();
         let names: BTreeSet<_> = claims.iter().map(|claim| claim.metadata().name()).collect();
-        let volumes = names.into_iter().map(|name| {
+        let volumes = names.iter().copied().map(|name| {
             let mut volume = Volume::new().with_name(name);
             let source = PersistentVolumeClaimVolumeSource::new().with_claim_name(name);
             volume.volume_source_mut().set_persistent_volume_claim(source);
             volume
         });
-        let own = |volume: &&Volume| !claims.iter().any(|c| c.metadata().name() == volume.name());
+        let own = |volume: &&Volume| !names.contains(volume.name());
         let rest = self.template().spec().volumes().iter().filter(own).cloned();
         template.spec_mut().set_volumes(volumes.chain(rest).collect::<List<_>>());
         let names = ("statefulset", "StatefulSet");

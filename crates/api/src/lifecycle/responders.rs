@@ -71,7 +71,8 @@ impl Change<'_> {
                 let why = "must preserve the same length and the same keys";
                 return errs.invalid_shown(at, all(), why);
             }
-            if old.iter().any(|old| new.find(|new| new.name() == old.name()).is_none()) {
+            let names = new.by_key(|it| it.name());
+            if old.iter().any(|old| !names.contains_key(old.name())) {
                 return errs.invalid_shown(at, all(), "must preserve the same keys");
             }
         }
@@ -168,7 +169,8 @@ impl Change<'_> {
                 "must be the same length as status.targetResponders and contain the same keys";
             return errs.invalid_shown(at, all(), why);
         }
-        if targets.iter().any(|target| new.find(|new| new.name() == target.name()).is_none()) {
+        let names = new.by_key(|it| it.name());
+        if targets.iter().any(|target| !names.contains_key(target.name())) {
             let why = "must contain the same keys as status.targetResponders";
             return errs.invalid_shown(at, all(), why);
         }

@@ -169,13 +169,13 @@ fn check_derived(
         let mut requests = constraint.requests().iter();
         constraint.requests().is_empty() || requests.any(|it| it == request || it == whole)
     };
-    let used = |name: &str| {
-        constraints.iter().filter(|constraint| concerns(constraint)).any(|constraint| {
-            constraint.match_attribute().or(constraint.distinct_attribute()) == Some(name)
-        })
-    };
+    let used: BTreeSet<&str> = constraints
+        .iter()
+        .filter(|constraint| concerns(constraint))
+        .filter_map(|it| it.match_attribute().or(it.distinct_attribute()))
+        .collect();
     at.field("derivedAttributes").each(all.iter(), |attribute, at| {
-        if !attribute.name().is_empty() && !used(attribute.name()) {
+        if !attribute.name().is_empty() && !used.contains(attribute.name()) {
             let why = "must be referenced by at least one matchAttribute or distinctAttribute \
                        constraint targeting this request";
             errs.invalid(&at.field("name"), attribute.name(), why);
@@ -192,8 +192,8 @@ fn check_expression(text: &str, gives: Gives, at: &Path, errs: &mut Errors) {
         return errs.too_long(at, MAX_EXPRESSION);
     }
     let environment =
-        Environment { gives, params: false, authorizer: false, variables: None, stored: false };
-    expression::check(text, &environment, at, errs);
+        Environment { gives, params: false, authorizer: false, variables: false, stored: false };
+    expression::Session::start().check(text, &environment, at, errs);
 }
 
 impl DeviceSelector {
@@ -261,9 +261,8 @@ pub(super) fn check_status(claim: &ResourceClaim, old: &ResourceClaim, errs: &mu
     at.field("devices").each(new.devices().iter(), |device, at| device.check(&allocated, at, errs));
     if !new.reserved_for().is_empty() {
         let at = at.field("reservedFor");
-        let known = |user: &super::ResourceClaimConsumerReference| {
-            before.reserved_for().find(|old| old == user).is_some()
-        };
+        let before = before.reserved_for().by_key(|user| user.tree());
+        let known = |user: &super::ResourceClaimConsumerReference| before.contains_key(user.tree());
         if new.allocation().is_none() {
             errs.forbidden(&at, "may not be specified when `allocated` is not set");
         } else if claim.metadata().is_terminating() && !new.reserved_for().iter().all(known) {

@@ -132,8 +132,9 @@ impl ResourceSliceSpec {
             return errs.more_than(at, devices.len(), max);
         }
         let mut seen = BTreeSet::new();
+        let before = old.map(|old| old.devices().by_key(|it| it.name())).unwrap_or_default();
         for (i, device) in devices.iter().enumerate() {
-            let old = old.and_then(|old| old.devices().find(|old| old.name() == device.name()));
+            let old = before.get(device.name()).copied();
             let selects = self.per_device_node_selection() == Some(true);
             device.check(old, selects, &at.index(i), errs);
             errs.once(&mut seen, &at.index(i), device.name());
@@ -423,8 +424,9 @@ pub(super) fn check_binding(good: &List<String>, bad: &List<String>, at: &Path, 
         }
     }
     let here = at.field("bindingFailureConditions");
+    let known = good.by_key(|condition| *condition);
     for (i, condition) in bad.iter().enumerate() {
-        if good.iter().any(|other| other == condition) {
+        if known.contains_key(condition) {
             let why = "bindingFailureConditions must not overlap with bindingConditions";
             errs.invalid(&here.index(i), condition, why);
         }

@@ -112,8 +112,9 @@ impl Kind for CSINode {
             fixed.clear_allocatable();
             fixed
         };
+        let now = self.spec().drivers().by_key(|driver| driver.name());
         for old in old.spec().drivers().iter() {
-            let new = self.spec().drivers().find(|new| new.name() == old.name());
+            let new = now.get(old.name()).copied();
             if let Some(new) = new.filter(|new| fixed(new) != fixed(old)) {
                 errs.invalid_shown(&Path::SPEC.field("drivers"), new.shown(), "field is immutable");
             }

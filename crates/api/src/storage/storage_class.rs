@@ -77,13 +77,13 @@ impl Kind for StorageClass {
         let modes = ["Immediate", "WaitForFirstConsumer"];
         errs.one_of(&Path::Root.field("volumeBindingMode"), self.volume_binding_mode(), &modes);
         let at = Path::Root.field("allowedTopologies");
-        let mut seen: Vec<Labels> = Vec::new();
+        let mut seen: BTreeSet<Labels> = BTreeSet::new();
         for (i, term) in self.allowed_topologies().iter().enumerate() {
             let labels = check_topology(term, &at.index(i), errs);
-            if labels.is_empty() || seen.contains(&labels) {
+            let empty = labels.is_empty();
+            if !seen.insert(labels) || empty {
                 errs.duplicate(&at.index(i).field("matchLabelExpressions"), "");
             }
-            seen.push(labels);
         }
     }
 }

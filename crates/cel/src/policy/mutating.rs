@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::{
-    BUDGET, Conditions, Expected, Expression, Inputs, Scope, session::Session,
-    validating::variables,
+    BUDGET, Conditions, Expected, Expression, Inputs, Scope,
+    session::Session,
+    validating::{types, variables},
 };
 use crate::value::{List, Message, Value};
 
@@ -32,9 +33,7 @@ impl MutatingPolicy {
         let params = spec.get("paramKind").is_object();
         let scope = Scope { params, authorizer: true, mutation: false, variables: true };
         let (variables, environment) = variables(spec, scope);
-        let types: Vec<_> =
-            variables.iter().map(|(name, value)| (name.to_string(), value.ty())).collect();
-        let patching = Scope { mutation: true, ..scope }.environment(&types);
+        let patching = Scope { mutation: true, ..scope }.environment(&types(&variables));
         let mutations = spec.get("mutations").items().iter().filter_map(|tree| {
             let (field, expected) = match tree.get("patchType").as_str()? {
                 "JSONPatch" => ("jsonPatch", Expected::JsonPatch),

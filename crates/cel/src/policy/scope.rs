@@ -16,8 +16,23 @@ pub struct Scope {
     pub variables: bool,
 }
 
-/// The variables that a policy declares, in their order.
-pub type Variables = [(String, Type)];
+/// The variables that a policy declares, with their types. A clone shares them, so that each
+/// variable can have an environment with those before it.
+#[derive(Clone, Debug, Default)]
+pub struct Variables(imbl::HashMap<Arc<str>, Type>);
+
+impl Variables {
+    /// Adds a variable. Of several with the same name the first has the type.
+    pub fn declare(&mut self, name: &str, ty: Type) {
+        if !self.0.contains_key(name) {
+            self.0.insert(name.into(), ty);
+        }
+    }
+
+    pub(crate) fn ty(&self, name: &str) -> Option<&Type> {
+        self.0.get(name)
+    }
+}
 
 const VARIABLES: &str = "kubernetes.variables";
 
@@ -46,7 +61,7 @@ impl Scope {
         if self.variables {
             environment = environment
                 .with_variable("variables", Type::named(VARIABLES))
-                .with_named_structure(VARIABLES, variables);
+                .with_declared(VARIABLES, variables);
         }
         if self.params {
             environment = of(environment, "params", params);

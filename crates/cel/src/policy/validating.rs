@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::{
-    BUDGET, CONDITIONS_BUDGET, Expected, Expression, Inputs, LONGEST_MESSAGE, Scope,
+    BUDGET, CONDITIONS_BUDGET, Expected, Expression, Inputs, LONGEST_MESSAGE, Scope, Variables,
     session::{Declared, Session},
 };
-use crate::{environment::Environment, types::Type, value::Value};
+use crate::{environment::Environment, value::Value};
 
 /// A policy whose expressions are compiled.
 #[derive(Debug)]
@@ -62,9 +62,7 @@ impl ValidatingPolicy {
         let text = |tree: &object::Value, name: &str| {
             tree.get(name).as_str().unwrap_or_default().to_owned()
         };
-        let types: Vec<(String, Type)> =
-            variables.iter().map(|(name, value)| (name.to_string(), value.ty())).collect();
-        let plain = Scope { authorizer: false, ..scope }.environment(&types);
+        let plain = Scope { authorizer: false, ..scope }.environment(&types(&variables));
         let validations = spec.get("validations").items().iter().map(|tree| {
             let message = text(tree, "messageExpression");
             Validation {
@@ -245,16 +243,23 @@ pub(super) fn variables(
     spec: &object::Value,
     scope: Scope,
 ) -> (Vec<(Arc<str>, Expression)>, Arc<Environment>) {
-    let mut types: Vec<(String, Type)> = Vec::new();
+    let mut types = Variables::default();
     let mut variables = Vec::new();
     for tree in spec.get("variables").items() {
         let text = |name: &str| tree.get(name).as_str().unwrap_or_default();
         let environment = scope.environment(&types);
         let expression = Expression::compile(&environment, text("expression"), Expected::Anything);
-        types.push((text("name").to_owned(), expression.ty()));
+        types.declare(text("name"), expression.ty());
         variables.push((text("name").into(), expression));
     }
     (variables, scope.environment(&types))
+}
+
+/// The types of variables.
+pub(super) fn types(variables: &[Declared]) -> Variables {
+    let mut types = Variables::default();
+    variables.iter().for_each(|(name, value)| types.declare(name, value.ty()));
+    types
 }
 
 #[cfg(test)]

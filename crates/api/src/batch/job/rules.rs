@@ -1,5 +1,7 @@
 //! The rules for jobs.
 
+use std::collections::BTreeSet;
+
 use object::{Lens, List, Map, Value, names, selector::Selector};
 use schema::{Errors, Path, Warnings};
 
@@ -292,7 +294,8 @@ impl JobSpec {
         let Some(policy) = self.pod_failure_policy() else { return };
         let at = at.field("rules");
         errs.max_items(&at, policy.rules().len(), 20);
-        let names: Vec<_> = self.template().spec().all_containers().map(Container::name).collect();
+        let names: BTreeSet<_> =
+            self.template().spec().all_containers().map(Container::name).collect();
         let by_index = self.backoff_limit_per_index().is_some();
         at.each(policy.rules().iter(), |rule, at| rule.check(by_index, &names, at, errs));
     }
@@ -318,7 +321,7 @@ impl JobSpec {
 }
 
 impl PodFailurePolicyRule {
-    fn check(&self, by_index: bool, names: &[&str], at: &Path, errs: &mut Errors) {
+    fn check(&self, by_index: bool, names: &BTreeSet<&str>, at: &Path, errs: &mut Errors) {
         let action = at.field("action");
         match self.action() {
             "" => errs.required(
@@ -353,7 +356,7 @@ impl PodFailurePolicyRule {
 }
 
 impl PodFailurePolicyOnExitCodesRequirement {
-    fn check(&self, names: &[&str], at: &Path, errs: &mut Errors) {
+    fn check(&self, names: &BTreeSet<&str>, at: &Path, errs: &mut Errors) {
         match self.operator() {
             "" => errs.required(&at.field("operator"), "valid values: [\"In\" \"NotIn\"]"),
             operator => errs.one_of(&at.field("operator"), operator, &["In", "NotIn"]),
@@ -370,11 +373,12 @@ impl PodFailurePolicyOnExitCodesRequirement {
             _ => {}
         }
         let codes: Vec<i32> = values.iter().collect();
+        let mut seen = BTreeSet::new();
         for (i, code) in codes.iter().enumerate() {
             if self.operator() == "In" && *code == 0 {
                 errs.invalid(&at.index(i), 0, "must not be 0 for the In operator");
             }
-            if codes[..i].contains(code) {
+            if !seen.insert(*code) {
                 errs.duplicate(&at.index(i), *code);
             }
         }

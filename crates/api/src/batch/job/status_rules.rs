@@ -1,6 +1,8 @@
 //! The rules for the status of a job. What is wrong already does not stand in the way
 //! of other changes.
 
+use std::collections::BTreeSet;
+
 use object::Time;
 use schema::{Errors, Path};
 
@@ -56,15 +58,15 @@ impl Check<'_> {
     fn uncounted(&self, errs: &mut Errors) {
         let Some(pods) = self.new.uncounted_terminated_pods() else { return };
         let at = self.at.field("uncountedTerminatedPods");
-        let mut seen = Vec::new();
+        let mut seen = BTreeSet::new();
         for (name, uids) in [("succeeded", pods.succeeded()), ("failed", pods.failed())] {
             at.field(name).each(uids.iter(), |uid, at| {
                 if uid.is_empty() {
                     errs.invalid(at, uid, "must not be empty");
-                } else if seen.contains(&uid) {
+                } else if seen.contains(uid) {
                     errs.duplicate(at, uid);
                 }
-                seen.push(uid);
+                seen.insert(uid);
             });
         }
     }

@@ -1,6 +1,6 @@
 //! The rules for where a pod wants to be, or not to be.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use object::{LabelSelector, List, names};
 use schema::{Errors, Path, Warnings};
@@ -168,18 +168,21 @@ pub(crate) fn check_label_keys(
     }
     if let Some(selector) = selector {
         let mut keys: BTreeSet<_> = selector.match_labels().iter().map(|(key, _)| key).collect();
+        // Of equal keys the first has the place.
+        let places: HashMap<_, _> =
+            same.iter().enumerate().rev().map(|(i, key)| (key, i)).collect();
         for expression in selector.match_expressions().iter() {
             let key = expression.key();
-            let place = same.iter().position(|same| same == key);
-            if let Some(i) = place.filter(|_| keys.contains(key)) {
+            if let Some(i) = places.get(key).filter(|_| keys.contains(key)) {
                 let why = "exists in both matchLabelKeys and labelSelector";
-                errs.invalid(&at.index(i), key, why);
+                errs.invalid(&at.index(*i), key, why);
             }
             keys.insert(key);
         }
     }
+    let other = other.by_key(|key| *key);
     for (i, key) in same.iter().enumerate() {
-        if other.iter().any(|other| other == key) {
+        if other.contains_key(key) {
             let why = "exists in both matchLabelKeys and mismatchLabelKeys";
             errs.invalid(&at.field("matchLabelKeys").index(i), key, why);
         }

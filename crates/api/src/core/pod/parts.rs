@@ -78,10 +78,10 @@ impl Pod {
     /// Ephemeral containers come, and stay as they came.
     fn check_ephemeral(&self, old: &Self, errs: &mut Errors) {
         let at = Path::SPEC.field("ephemeralContainers");
-        let all = self.spec().ephemeral_containers();
+        let all = self.spec().ephemeral_containers().by_key(|it| it.as_container().name());
         for was in old.spec().ephemeral_containers().iter() {
             let name = was.as_container().name();
-            match all.find(|new| new.as_container().name() == name) {
+            match all.get(name).copied() {
                 None => errs.forbidden(
                     &at,
                     format!("existing ephemeral containers {name:?} may not be removed\n"),

@@ -1,5 +1,7 @@
 //! The rules for pods: new ones, and what may change in old ones.
 
+use std::collections::{HashMap, HashSet};
+
 use object::{List, Map, names};
 use schema::{Errors, Path, check_annotations, check_labels};
 
@@ -144,9 +146,9 @@ fn check_tolerations(new: &List<Toleration>, old: &List<Toleration>, errs: &mut 
         bare.clear_toleration_seconds();
         bare
     };
-    let kept = |old: &Toleration| new.iter().any(|new| bare(new) == bare(old));
+    let now: HashSet<object::Value> = new.iter().map(|new| bare(new).into()).collect();
     let at = Path::SPEC.field("tolerations");
-    if !old.iter().all(kept) {
+    if !old.iter().all(|old| now.contains(&bare(old).into())) {
         let why = "existing toleration can not be modified except its tolerationSeconds";
         return errs.forbidden(&at, why);
     }
@@ -155,9 +157,11 @@ fn check_tolerations(new: &List<Toleration>, old: &List<Toleration>, errs: &mut 
 
 fn check_gates(spec: &PodSpec, old: &PodSpec, errs: &mut Errors) {
     let gates = spec.scheduling_gates();
+    let before = old.scheduling_gates().by_key(|gate| gate.name());
+    let last: HashMap<_, _> = gates.iter().enumerate().map(|(i, gate)| (gate.name(), i)).collect();
     for (i, gate) in gates.iter().enumerate() {
-        let again = gates.iter().skip(i + 1).any(|next| next.name() == gate.name());
-        if !again && !old.scheduling_gates().iter().any(|old| old.name() == gate.name()) {
+        let is_last = last.get(gate.name()) == Some(&i);
+        if is_last && !before.contains_key(gate.name()) {
             let why = format!(
                 "only deletion is allowed, but found new scheduling gate '{}'",
                 gate.name()

@@ -1,6 +1,6 @@
 //! The rules for what a pod is to be, in a pod and in a template.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use object::{Lens, names};
 use schema::{Errors, Path, check_labels};
@@ -223,15 +223,19 @@ impl PodSpec {
     }
 
     fn check_spread(&self, at: &Path, errs: &mut Errors) {
-        let key = |it: &TopologySpreadConstraint| {
+        let all = self.topology_spread_constraints();
+        let key = |it: &'_ TopologySpreadConstraint| {
             (it.topology_key().to_owned(), it.when_unsatisfiable().to_owned())
         };
-        let all = self.topology_spread_constraints();
+        let mut left: HashMap<_, usize> = HashMap::new();
+        all.iter().for_each(|it| *left.entry(key(it)).or_default() += 1);
         for (i, constraint) in all.iter().enumerate() {
             let at = at.index(i);
             constraint.check(&at, errs);
             let mine = key(constraint);
-            if all.iter().skip(i + 1).any(|later| key(later) == mine) {
+            let later = left.entry(mine.clone()).or_default();
+            *later = later.saturating_sub(1);
+            if *later > 0 {
                 let both = format!("{{{}, {}}}", mine.0, mine.1);
                 errs.duplicate(&at.field("{topologyKey, whenUnsatisfiable}"), both.as_str());
             }
@@ -306,6 +310,7 @@ impl PodSpec {
     }
 
     fn check_file_keys(&self, at: &Path, errs: &mut Errors) {
+        let volumes = self.volumes().by_key(|volume| volume.name());
         self.visit(at, |container, at| {
             for (i, var) in container.env().iter().enumerate() {
                 let key = var.value_from().and_then(|source| source.file_key_ref());
@@ -316,7 +321,7 @@ impl PodSpec {
                 let at = at.index(i);
                 let at = at.field("valueFrom");
                 let at = at.field("fileKeyRef");
-                match self.volumes().find(|volume| volume.name() == name) {
+                match volumes.get(name) {
                     None => errs.not_found(&at.field("volumeName"), name),
                     Some(volume) if volume.volume_source().empty_dir().is_none() => {
                         let why = "referenced volume must be of type emptyDir";

@@ -1,6 +1,6 @@
 //! What is odd about a pod or a template of pods, though it is taken.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use object::{Lens, List, Map, ObjectMeta};
 use schema::{Path, Warnings};
@@ -225,32 +225,75 @@ fn warn_container(
     }
 }
 
+/// A port with its path.
+type Placed<'a> = (String, &'a ContainerPort);
+
 fn warn_ports(spec: &PodSpec, at: &Path, warnings: &mut Warnings) {
-    let mut ports: Vec<(String, &ContainerPort)> = Vec::new();
+    let mut ports: Vec<Placed> = Vec::new();
+    let mut known = KnownPorts::default();
     spec.visit(at, |container, at| {
         for (i, port) in container.ports().iter().enumerate() {
             let here = at.field("ports").index(i).to_string();
-            warn_port(port, &here, &ports, warnings);
+            if !warnings.is_full() {
+                warn_port(port, &here, known.clashes(port).map(|i| &ports[i]), warnings);
+                known.add(port, ports.len());
+            }
             ports.push((here, port));
         }
     });
-    let mut named: Vec<&(String, &ContainerPort)> = Vec::new();
-    for one @ (here, port) in ports.iter().filter(|(_, port)| !port.name().is_empty()) {
+    let mut named: HashMap<&str, &str> = HashMap::new();
+    for (here, port) in ports.iter().filter(|(_, port)| !port.name().is_empty()) {
         let name = port.name();
-        match named.iter().find(|(_, other)| other.name() == name) {
-            Some((other, _)) => warnings.say(format!(
+        match named.get(name) {
+            Some(other) => warnings.say(format!(
                 "{here}: duplicate port name {name:?} with {other}, services and probes that \
                  select ports by name will use {other}"
             )),
-            None => named.push(one),
+            None => drop(named.insert(name, here)),
         }
     }
 }
 
-fn warn_port(
+/// The places of ports by what they can clash on: the container's port and protocol, then the
+/// host's port and address. Only ports that clash are found.
+#[derive(Default)]
+struct KnownPorts<'a>(HashMap<(i32, &'a str), HashMap<i32, BTreeMap<&'a str, Vec<usize>>>>);
+
+impl<'a> KnownPorts<'a> {
+    fn add(&mut self, port: &'a ContainerPort, place: usize) {
+        let by_host = self.0.entry((port.container_port(), port.protocol())).or_default();
+        let by_address = by_host.entry(port.host_port()).or_default();
+        by_address.entry(port.host_ip()).or_default().push(place);
+    }
+
+    /// The ports that clash with this one, in their order. A port that is not on the host clashes
+    /// with every other; two on the host do if they have the same address, or one has every address.
+    fn clashes(&self, port: &ContainerPort) -> impl Iterator<Item = usize> {
+        let mut places = Vec::new();
+        if let Some(by_host) = self.0.get(&(port.container_port(), port.protocol())) {
+            let all = |by: &BTreeMap<&str, Vec<usize>>| -> Vec<usize> {
+                by.values().flatten().copied().collect()
+            };
+            let at = |host: i32| by_host.get(&host).map(all).unwrap_or_default();
+            places = match (port.host_port(), port.host_ip()) {
+                (0, _) => by_host.values().flat_map(all).collect::<Vec<usize>>(),
+                (host, "") => [at(0), at(host)].concat(),
+                (host, ip) => {
+                    let own = by_host.get(&host);
+                    let same = own.into_iter().flat_map(|by| [by.get(ip), by.get("")]);
+                    at(0).into_iter().chain(same.flatten().flatten().copied()).collect()
+                }
+            };
+            places.sort_unstable();
+        }
+        places.into_iter()
+    }
+}
+
+fn warn_port<'a>(
     port: &ContainerPort,
     here: &str,
-    others: &[(String, &ContainerPort)],
+    clashes: impl Iterator<Item = &'a Placed<'a>>,
     warnings: &mut Warnings,
 ) {
     if !port.host_ip().is_empty() && port.host_port() == 0 {
@@ -263,22 +306,19 @@ fn warn_port(
             port.host_ip()
         ));
     }
-    let same = |other: &&(String, &ContainerPort)| {
-        other.1.container_port() == port.container_port() && other.1.protocol() == port.protocol()
-    };
-    for (there, other) in others.iter().filter(same) {
+    for (there, other) in clashes {
         let (host, ip) = (port.host_port(), port.host_ip());
-        let one_everywhere = ip.is_empty() != other.host_ip().is_empty();
         let what = if ip == other.host_ip() && host == other.host_port() {
             "duplicate"
         } else if host == 0 || other.host_port() == 0 {
             "overlapping"
-        } else if host == other.host_port() && one_everywhere {
-            "dangerously ambiguous"
         } else {
-            continue;
+            "dangerously ambiguous"
         };
         warnings.say(format!("{here}: {what} port definition with {there}"));
+        if warnings.is_full() {
+            return;
+        }
     }
 }
 
@@ -347,5 +387,60 @@ mod tests {
                  and will be treated as 1",
             ]
         );
+    }
+
+    /// The clashes of ports, by comparing each with each.
+    fn pairwise(ports: &[ContainerPort]) -> Vec<String> {
+        let mut found = Vec::new();
+        for (i, port) in ports.iter().enumerate() {
+            for (j, other) in ports[..i].iter().enumerate() {
+                let key =
+                    |port: &ContainerPort| (port.container_port(), port.protocol().to_owned());
+                let (ip, host) = (port.host_ip(), port.host_port());
+                let what = if key(port) != key(other) {
+                    continue;
+                } else if ip == other.host_ip() && host == other.host_port() {
+                    "duplicate"
+                } else if host == 0 || other.host_port() == 0 {
+                    "overlapping"
+                } else if host == other.host_port() && ip.is_empty() != other.host_ip().is_empty() {
+                    "dangerously ambiguous"
+                } else {
+                    continue;
+                };
+                let at = |i: usize| format!("spec.containers[0].ports[{i}]");
+                found.push(format!("{}: {what} port definition with {}", at(i), at(j)));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn clashes_are_those_that_comparing_each_with_each_finds() {
+        let mut seed = 7_u32;
+        let mut next = |below: u32| {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (seed >> 16) % below
+        };
+        for _ in 0..500 {
+            let count = next(8);
+            let ports: Vec<ContainerPort> = (0..count)
+                .map(|_| {
+                    ContainerPort::new()
+                        .with_container_port([80, 81][next(2) as usize])
+                        .with_protocol(["TCP", "UDP"][next(2) as usize])
+                        .with_host_port([0, 1, 1, 2][next(4) as usize])
+                        .with_host_ip(["", "10.0.0.1", "10.0.0.2"][next(3) as usize])
+                })
+                .collect();
+            let container = Container::new()
+                .with_name("c")
+                .with_ports(ports.iter().cloned().collect::<List<_>>());
+            let spec = PodSpec::new().with_containers([container]);
+            let mut warnings = Warnings::default();
+            warn_ports(&spec, &Path::SPEC, &mut warnings);
+            warnings.0.retain(|told| told.contains("port definition"));
+            assert_eq!(warnings.0, pairwise(&ports));
+        }
     }
 }

@@ -188,6 +188,13 @@ fn check_claims(
     errs: &mut Errors,
 ) {
     let mut seen = BTreeSet::new();
+    let mut unknown = "must be one of the names in pod.spec.resourceClaims".to_owned();
+    if of_pod.is_empty() {
+        unknown += " which is empty";
+    } else {
+        let known: Vec<_> = of_pod.iter().copied().collect();
+        unknown = format!("{unknown}: {}", known.join(", "));
+    }
     for (i, claim) in claims.iter().enumerate() {
         let (at, name, request) = (at.index(i), claim.name(), claim.request());
         if name.is_empty() {
@@ -198,24 +205,21 @@ fn check_claims(
         if !request.is_empty() && !seen.contains(name) {
             errs.label(&at.field("request"), request);
         }
-        let inside = |other: &String| other.split_once('/').is_some_and(|(of, _)| of == name);
+        let inside = format!("{name}/");
+        let has_requests = |seen: &BTreeSet<String>| {
+            let first = seen.range(inside.clone()..).next();
+            !name.contains('/') && first.is_some_and(|first| first.starts_with(&inside))
+        };
         if seen.contains(name) {
             errs.duplicate(&at, name);
         } else if seen.contains(&key) {
             errs.duplicate(&at, key.as_str());
-        } else if request.is_empty() && seen.iter().any(inside) {
+        } else if request.is_empty() && has_requests(&seen) {
             errs.duplicate(&at, name);
         }
         seen.insert(key);
         if !of_pod.contains(name) {
-            let mut why = "must be one of the names in pod.spec.resourceClaims".to_owned();
-            if of_pod.is_empty() {
-                why += " which is empty";
-            } else {
-                let known: Vec<_> = of_pod.iter().copied().collect();
-                why = format!("{why}: {}", known.join(", "));
-            }
-            errs.push(ErrorType::NotFound, &at, name.into(), why);
+            errs.push(ErrorType::NotFound, &at, name.into(), unknown.as_str());
         }
     }
 }

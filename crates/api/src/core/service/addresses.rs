@@ -83,8 +83,9 @@ impl Service {
                 spec.ports().iter().map(super::ServicePort::node_port).filter(|n| *n != 0).collect()
             };
             let taken: BTreeSet<i32> = used(before).intersection(&used(spec)).copied().collect();
+            let ports = before.ports().by_key(|port| port.name());
             for port in spec.ports_mut().iter_mut().filter(|port| port.node_port() == 0) {
-                let was = before.ports().find(|old| old.name() == port.name());
+                let was = ports.get(port.name()).copied();
                 let was = was.map(super::ServicePort::node_port).unwrap_or_default();
                 if !taken.contains(&was) {
                     port.set_node_port(was);
@@ -124,9 +125,11 @@ impl Service {
                 spec.clear_ip_family_policy();
             }
         }
-        let known = |port: i32| before.ports().iter().any(|old| old.node_port() == port);
-        let same_ports =
-            spec.ports().iter().all(|port| port.node_port() == 0 || known(port.node_port()));
+        let known = before.ports().by_key(|port| port.node_port());
+        let same_ports = spec
+            .ports()
+            .iter()
+            .all(|port| port.node_port() == 0 || known.contains_key(&port.node_port()));
         if before.needs_node_ports()
             && !spec.needs_node_ports()
             && same_ports

@@ -49,6 +49,9 @@ pub(crate) fn check_volumes<'a>(
 impl Container {
     pub(crate) fn check_mounts(&self, volumes: &Volumes, at: &Path, errs: &mut Errors) {
         let mut paths = BTreeSet::new();
+        let devices = self.volume_devices();
+        let device_names = devices.by_key(|device| device.name());
+        let device_paths = devices.by_key(|device| device.device_path());
         for (i, mount) in self.volume_mounts().iter().enumerate() {
             let (list, at) = (at, at.index(i));
             let (name, path) = (mount.name(), mount.mount_path());
@@ -60,11 +63,11 @@ impl Container {
             if !paths.insert(path) {
                 errs.invalid(&at.field("mountPath"), path, "must be unique");
             }
-            if self.volume_devices().iter().any(|device| device.name() == name) {
+            if device_names.contains_key(name) {
                 let why = "must not already exist in volumeDevices";
                 errs.invalid(&at.field("name"), name, why);
             }
-            if self.volume_devices().iter().any(|device| device.device_path() == path) {
+            if device_paths.contains_key(path) {
                 let why = "must not already exist as a path in volumeDevices";
                 errs.invalid(&at.field("mountPath"), path, why);
             }
@@ -89,15 +92,18 @@ impl Container {
 
     pub(crate) fn check_devices(&self, volumes: &Volumes, at: &Path, errs: &mut Errors) {
         let mut seen = (BTreeSet::new(), BTreeSet::new());
+        let mounts = self.volume_mounts();
+        let mount_names = mounts.by_key(|mount| mount.name());
+        let mount_paths = mounts.by_key(|mount| mount.mount_path());
         for (i, device) in self.volume_devices().iter().enumerate() {
             device.check(volumes, &mut seen, &at.index(i), errs);
             let (name, path) = (device.name(), device.device_path());
             let at = at.index(i);
-            if self.volume_mounts().iter().any(|mount| mount.name() == name) {
+            if mount_names.contains_key(name) {
                 let why = "must not already exist in volumeMounts";
                 errs.invalid(&at.field("name"), name, why);
             }
-            if self.volume_mounts().iter().any(|mount| mount.mount_path() == path) {
+            if mount_paths.contains_key(path) {
                 let why = "must not already exist as a path in volumeMounts";
                 errs.invalid(&at.field("devicePath"), path, why);
             }

@@ -1,5 +1,7 @@
 //! Files of a volume that hide each other.
 
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
 use object::List;
 use schema::Warnings;
 
@@ -7,7 +9,7 @@ use super::{KeyToPath, Volume, VolumeProjection};
 use crate::core::DownwardAPIVolumeFile;
 
 /// A path, and what it comes from where that is worth telling.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 struct File {
     path: String,
     source: String,
@@ -26,12 +28,9 @@ impl File {
         }
     }
 
-    /// Whether one is the other, or inside it.
-    fn overlaps(&self, other: &Self) -> bool {
-        let (one, two) = (format!("{}/", self.path), format!("{}/", other.path));
-        !self.path.is_empty()
-            && !other.path.is_empty()
-            && (one.starts_with(&two) || two.starts_with(&one))
+    /// The path such that what is inside begins with it.
+    fn prefix(&self) -> String {
+        format!("{}/", self.path)
     }
 }
 
@@ -63,14 +62,56 @@ pub(crate) fn warn(volumes: &List<Volume>, warnings: &mut Warnings) {
     }
 }
 
+/// Warns of each pair of files of which one is the other, or inside it. The pairs are found by
+/// their paths, so that many files that do not overlap take no quadratic time.
 fn warn_files(volume: &str, kind: &str, files: &[File], warnings: &mut Warnings) {
-    for (i, file) in files.iter().enumerate() {
-        for other in files[..i].iter().filter(|other| file.overlaps(other)) {
+    let prefixes: BTreeSet<String> = files.iter().map(File::prefix).collect();
+    let above = parents(&prefixes);
+    let mut different: Vec<&File> = Vec::new();
+    let mut places: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    let mut looked_at: HashMap<&File, usize> = HashMap::new();
+    for file in files.iter().filter(|file| !file.path.is_empty()) {
+        if warnings.is_full() {
+            return;
+        }
+        // The same file again: it was compared with those before its last occurrence.
+        let (prefix, again) = (file.prefix(), looked_at.insert(file, different.len()));
+        if again == Some(different.len()) {
+            continue;
+        }
+        let up = std::iter::successors(Some(&*prefix), |path| above.get(*path).copied());
+        let inside = places.range(prefix.clone()..).skip_while(|(path, _)| **path == prefix);
+        let inside = inside.take_while(|(path, _)| path.starts_with(&prefix)).map(|(_, it)| it);
+        let found = up.filter_map(|path| places.get(path)).chain(inside).flatten().copied();
+        let mut found: Vec<usize> = found.filter(|it| *it >= again.unwrap_or(0)).collect();
+        found.sort_unstable();
+        for other in found.into_iter().filter_map(|it| different.get(it)) {
             let (file, other) = (file.shown(), other.shown());
             warnings
                 .say(format!("volume {volume:?} ({kind}): overlapping paths: {file} with {other}"));
+            if warnings.is_full() {
+                return;
+            }
+        }
+        if again.is_none() {
+            places.entry(prefix).or_default().push(different.len());
+            different.push(file);
         }
     }
+}
+
+/// The nearest path above each path that has one.
+fn parents(paths: &BTreeSet<String>) -> HashMap<&str, &str> {
+    let mut parents = HashMap::new();
+    let mut above: Vec<&str> = Vec::new();
+    for path in paths {
+        while above.pop_if(|last| !path.starts_with(*last)).is_some() {}
+        if let Some(last) = above.last() {
+            parents.insert(path.as_str(), *last);
+        }
+        above.push(path);
+    }
+    parents
 }
 
 fn projection(source: &VolumeProjection) -> Vec<File> {
@@ -122,5 +163,44 @@ mod tests {
             warnings.0,
             ["volume \"v\" (Secret \"s\"): overlapping paths: \"a/b\" with \"a\""]
         );
+    }
+
+    /// The same by comparing each with each.
+    fn pairwise(files: &[File]) -> Vec<String> {
+        let overlap = |a: &File, b: &File| {
+            !a.path.is_empty()
+                && !b.path.is_empty()
+                && (a.prefix().starts_with(&b.prefix()) || b.prefix().starts_with(&a.prefix()))
+        };
+        let mut warnings = Warnings::default();
+        for (i, file) in files.iter().enumerate() {
+            for other in files[..i].iter().filter(|other| overlap(file, other)) {
+                let (file, other) = (file.shown(), other.shown());
+                warnings.say(format!("volume \"v\" (k): overlapping paths: {file} with {other}"));
+            }
+        }
+        warnings.0
+    }
+
+    #[test]
+    fn pairs_are_those_that_comparing_each_with_each_finds() {
+        let paths = ["", "a", "a/b", "a/b/c", "ab", "a-b", "b", "b/a", "a/b/d", "a.", "a/"];
+        let mut seed = 7_u32;
+        let mut next = |below: usize| {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (seed >> 16) as usize % below
+        };
+        let mut some = 0;
+        for _ in 0..500 {
+            let count = next(9);
+            let files: Vec<File> = (0..count)
+                .map(|_| File::new(paths[next(paths.len())], ["", "s"][next(2)]))
+                .collect();
+            let mut warnings = Warnings::default();
+            warn_files("v", "k", &files, &mut warnings);
+            assert_eq!(warnings.0, pairwise(&files));
+            some += warnings.0.len();
+        }
+        assert!(some > 1_000, "{some}");
     }
 }

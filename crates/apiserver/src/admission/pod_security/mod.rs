@@ -5,6 +5,8 @@ mod config;
 mod namespace;
 mod policy;
 mod tally;
+#[cfg(test)]
+mod upstream;
 mod words;
 
 use std::sync::Arc;
