@@ -187,13 +187,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.forget(head.stream);
                 return Ok(());
             }
-            Incoming::Ignored(left) => match left.checked_sub(content.len()) {
-                Some(less) => *left = less,
-                None => {
+            Incoming::Ignored(left) => {
+                if let Some(less) = left.checked_sub(content.len()) {
+                    *left = less;
+                } else {
                     self.reset(head.stream, Reason::Over);
                     return Ok(());
                 }
-            },
+            }
             Incoming::Upload(upload) => {
                 if !upload.push(content) {
                     self.reset(head.stream, Reason::Calm);
