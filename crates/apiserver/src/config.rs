@@ -305,6 +305,9 @@ pub struct Config {
     pub(crate) tracing: Option<TracingConfig>,
     pub(crate) egress: Egress,
     pub(crate) emulation: Emulation,
+    /// Whether kubelets prove who they are by their node's name instead of by the address that
+    /// is called.
+    pub kubelets_by_name: bool,
     /// Parts that the cluster lacks, by name: objects that need one are taken with a warning.
     /// Unknown to a server that runs alone.
     pub lacking: Vec<&'static str>,
@@ -364,6 +367,7 @@ impl Config {
             tracing,
             egress,
             emulation,
+            kubelets_by_name: false,
             lacking: Vec::new(),
             event_ttl,
         };

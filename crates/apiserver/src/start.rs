@@ -272,6 +272,7 @@ fn wired(
         rbac,
         kubelets: Kubelets {
             tls: serving::to_kubelets(flags),
+            by_name: config.kubelets_by_name,
             addresses: flags.whole.kubelet_preferred_address_types.clone(),
             within: flags.whole.kubelet_within()?,
             through: config.egress.cluster.clone(),

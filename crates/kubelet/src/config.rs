@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv4Addr},
     path::PathBuf,
-    sync::Arc,
+    time::Duration,
 };
 
 use object::Value;
@@ -14,6 +14,15 @@ use crate::{
     reserved::{Reserved, ReservedGroup},
     rotate,
 };
+
+/// Where the certificate of the kubelet's port comes from.
+#[derive(Clone, Debug)]
+pub enum Serving {
+    /// Files; read again while the kubelet runs.
+    Files { certificate: PathBuf, key: PathBuf },
+    /// Signed here by an authority whose files these are, and again before it ends.
+    Authority { certificate: PathBuf, key: PathBuf },
+}
 
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -47,8 +56,8 @@ pub struct Config {
     pub reserved_groups: Vec<ReservedGroup>,
     /// The most processes of a pod; not positive: as many as all pods may have.
     pub pod_max_pids: i64,
-    /// Absent: made and signed by the kubelet itself.
-    pub serving: Option<Arc<pki::Pair>>,
+    /// What the kubelet's port shows. Absent: made and signed by the kubelet itself.
+    pub serving: Option<Serving>,
     /// Whose client certificates are believed.
     pub clients: Option<pki::Trust>,
     pub address: IpAddr,
@@ -66,6 +75,10 @@ pub struct Config {
     pub eviction: eviction::Settings,
     pub image_gc: image_gc::Limits,
     pub log_limits: rotate::Limits,
+    /// Whether containers without a seccomp profile get the runtime's instead of none.
+    pub seccomp_default: bool,
+    /// How long a stream into a container may carry nothing before it is closed; zero: for ever.
+    pub streaming_idle: Duration,
     /// What `nodeInfo.kubeletVersion` says.
     pub version: String,
 }
@@ -103,6 +116,8 @@ impl Config {
             eviction: eviction::Settings::new(eviction::USUAL).expect("tested to be good"),
             image_gc: image_gc::Limits::default(),
             log_limits: rotate::Limits::default(),
+            seccomp_default: false,
+            streaming_idle: Duration::from_hours(4),
             version: "v1.37.1".into(),
         }
     }

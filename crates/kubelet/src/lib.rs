@@ -51,7 +51,6 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-pub use self::config::Config;
 use self::{
     admit::Place,
     cgroup::tiers::Tiers,
@@ -62,6 +61,10 @@ use self::{
     runtime::Runtime,
     statuses::Statuses,
     volumes::Allocatable,
+};
+pub use self::{
+    config::{Config, Serving},
+    server::serving_leaf,
 };
 
 #[derive(Debug, thiserror::Error)]

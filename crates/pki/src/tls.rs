@@ -35,6 +35,7 @@ pub fn server_config(pair: &Pair, clients: Option<&Trust>) -> Result<ServerConfi
         .with_client_cert_verifier(verifier)
         .with_single_cert(pair.chain().to_vec(), pair.key().to_der())?;
     config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+    config.ignore_client_order = true; // ours begins with the strongest
     Ok(config)
 }
 
@@ -57,6 +58,7 @@ pub fn server_config_named(
         .with_cert_resolver(Arc::new(by_name));
     let protocols = if handshakes.http2 { &PROTOCOLS[..] } else { &PROTOCOLS[1..] };
     config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+    config.ignore_client_order = true;
     Ok(config)
 }
 

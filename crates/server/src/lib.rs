@@ -40,6 +40,7 @@ mod openapi;
 mod options;
 mod outward;
 mod plain;
+mod preface;
 mod query;
 mod registry;
 mod request;

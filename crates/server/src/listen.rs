@@ -21,7 +21,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tracing::debug;
 
-use crate::{Peer, Server, User, wire::Wire};
+use crate::{Peer, Server, User, preface::Prefaced, wire::Wire};
 
 /// So long a connection may be silent before it is asked whether it still lives.
 const SILENT: Duration = Duration::from_secs(30);
@@ -127,7 +127,13 @@ impl Server {
         let others = chain.unwrap_or_default().iter().skip(1).take(INTERMEDIATES);
         let intermediates = Arc::new(others.map(|one| one.to_vec()).collect());
         let peer = Peer { address: Some(address), certificate, intermediates, identity: None };
-        self.connection(stream, Some(outgoing), peer).await;
+        if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
+            return self.connection(stream, Some(outgoing), peer).await;
+        }
+        match timeout(HANDSHAKE, Prefaced::accept(stream)).await {
+            Ok(Ok(stream)) => self.connection(stream, Some(outgoing), peer).await,
+            _ => debug!(%address, "HTTP/2 was agreed on, and not spoken"),
+        }
     }
 }
 

@@ -31,6 +31,8 @@ const WITHIN: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub(crate) struct Kubelets {
     pub(crate) tls: Arc<Tls>,
+    /// Whether a kubelet's certificate must be for its node's name, whatever address is called.
+    pub(crate) by_name: bool,
     /// The kinds of addresses of nodes, the best first.
     pub(crate) addresses: Vec<String>,
     /// How long it may take to reach one.
@@ -161,7 +163,11 @@ impl Kubelets {
         let kind = server.registry.kind("", "nodes")?;
         let found = server.registry.get(&kind, "", node)?;
         let (host, port) = address(Node::view(&found.object), &self.addresses)?;
-        Ok(Tcp::new(&host, port, Some(self.tls.clone())).through(self.through.clone()))
+        let tls = match self.by_name {
+            true => Arc::new(Tls { server_name: Some(node.to_owned()), ..(*self.tls).clone() }),
+            false => self.tls.clone(),
+        };
+        Ok(Tcp::new(&host, port, Some(tls)).through(self.through.clone()))
     }
 }
 

@@ -42,6 +42,8 @@ pub(crate) struct Parts {
     pub(crate) machine_memory: i64,
     /// Where profiles of the node are.
     pub(crate) seccomp: PathBuf,
+    /// Whether containers without a profile get the runtime's.
+    pub(crate) seccomp_default: bool,
     /// Whose processes an ephemeral container sees.
     pub(crate) target: Option<String>,
 }
@@ -103,7 +105,12 @@ pub(crate) fn config(pod: &Pod, spec: &Spec, parts: Parts) -> Result<ContainerCo
         tty: spec.tty(),
         linux: Some(LinuxContainerConfig {
             resources: Some(cgroup::resources(pod, spec, parts.machine_memory)),
-            security_context: Some(security(pod, spec, parts.target, &parts.seccomp)?),
+            security_context: Some(security(
+                pod,
+                spec,
+                parts.target,
+                (&parts.seccomp, parts.seccomp_default),
+            )?),
         }),
         stop_signal: stop_signal(spec)?.into(),
         ..ContainerConfig::default()
@@ -153,7 +160,7 @@ fn security(
     pod: &Pod,
     spec: &Spec,
     target: Option<String>,
-    profiles: &Path,
+    (profiles, confine): (&Path, bool),
 ) -> Result<LinuxContainerSecurityContext, String> {
     let (own, all) = (spec.security_context(), pod.spec().security_context());
     let armor = own.and_then(|own| own.app_armor_profile());
@@ -215,7 +222,7 @@ fn security(
             == Some(false),
         masked_paths: paths(&MASKED),
         readonly_paths: paths(&READ_ONLY),
-        seccomp: Some(if privileged { unconfined() } else { seccomp(profile, profiles)? }),
+        seccomp: Some(if privileged { unconfined() } else { seccomp(profile, profiles, confine)? }),
         ..LinuxContainerSecurityContext::default()
     })
 }
@@ -224,8 +231,14 @@ fn unconfined() -> SecurityProfile {
     SecurityProfile { profile_type: ProfileType::Unconfined.into(), localhost_ref: String::new() }
 }
 
-fn seccomp(profile: Option<&SeccompProfile>, folder: &Path) -> Result<SecurityProfile, String> {
+/// The profile of a container; `confine`: one that names none gets the runtime's.
+fn seccomp(
+    profile: Option<&SeccompProfile>,
+    folder: &Path,
+    confine: bool,
+) -> Result<SecurityProfile, String> {
     let kind = match profile.map(api::core::SeccompProfile::type_) {
+        None if confine => ProfileType::RuntimeDefault,
         None | Some("Unconfined") => return Ok(unconfined()),
         Some("RuntimeDefault") => ProfileType::RuntimeDefault,
         Some("Localhost") => ProfileType::Localhost,

@@ -308,7 +308,17 @@ impl Task {
         }
         let machine_memory = host.machine.memory;
         let seccomp = host.config.root.join("seccomp");
-        Ok(Parts { env, mounts, image, restarts, machine_memory, seccomp, target: None })
+        let seccomp_default = host.config.seccomp_default;
+        Ok(Parts {
+            env,
+            mounts,
+            image,
+            restarts,
+            machine_memory,
+            seccomp,
+            seccomp_default,
+            target: None,
+        })
     }
 
     async fn sources(&self, spec: &Spec, sandbox: &Sandbox) -> Result<Sources, String> {

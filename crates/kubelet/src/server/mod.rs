@@ -1,7 +1,9 @@
 //! The kubelet's own HTTPS server: logs, streams into containers, numbers.
 
 mod auth;
+mod certificate;
 mod exposition;
+mod idle;
 pub(crate) mod logs;
 mod numbers;
 mod stream;
@@ -26,6 +28,8 @@ use tracing::{debug, info};
 
 use crate::{Error, Host};
 
+pub use self::certificate::leaf as serving_leaf;
+
 pub(crate) type Body = BoxBody<Bytes, io::Error>;
 pub(crate) type Answer = Response<Body>;
 
@@ -40,13 +44,9 @@ pub(crate) async fn start(host: &Arc<Host>) -> Result<SocketAddr, Error> {
         .map_err(|error| Error::Io { what: wanted.to_string(), error })?;
     let address =
         listener.local_addr().map_err(|error| Error::Io { what: wanted.to_string(), error })?;
-    let pair = match &host.config.serving {
-        Some(pair) => pair.clone(),
-        None => Arc::new(own_pair(host)?),
-    };
-    let mut tls = pki::server_config(&pair, host.config.clients.as_ref())?;
-    tls.alpn_protocols = vec![b"http/1.1".to_vec()]; // streams need upgrades
-    let acceptor = TlsAcceptor::from(Arc::new(tls));
+    let shown = certificate::Shown::open(host)?;
+    let tls = shown.tls.clone();
+    host.cx.spawn("kubelet certificate", shown.follow(host.clone()));
     info!(%address, "serving");
     let host = host.clone();
     let cx = host.cx.clone();
@@ -62,7 +62,8 @@ pub(crate) async fn start(host: &Arc<Host>) -> Result<SocketAddr, Error> {
                     continue;
                 }
             };
-            let (host, acceptor, stopping) = (host.clone(), acceptor.clone(), host.cx.clone());
+            let (host, stopping) = (host.clone(), host.cx.clone());
+            let acceptor = TlsAcceptor::from(tls.current());
             tasks.spawn(async move {
                 tokio::select! {
                     _ = panics::contain("kubelet server", serve(host, acceptor, stream)) => {}
@@ -74,13 +75,6 @@ pub(crate) async fn start(host: &Arc<Host>) -> Result<SocketAddr, Error> {
         }
     });
     Ok(address)
-}
-
-fn own_pair(host: &Host) -> Result<pki::Pair, Error> {
-    let name = &host.config.node_name;
-    let authority = pki::Authority::create(&format!("{name}-ca"), host.now())?;
-    let leaf = pki::Leaf::server(name, vec![name.clone()], host.config.node_ips.clone());
-    Ok(authority.issue(&leaf, host.now())?)
 }
 
 async fn serve(host: Arc<Host>, acceptor: TlsAcceptor, stream: TcpStream) {

@@ -8,10 +8,10 @@ use http::{Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
-use tokio::{io::copy_bidirectional, net::TcpStream, time::timeout};
+use tokio::{net::TcpStream, time::timeout};
 use tracing::debug;
 
-use super::{Answer, flag, text, word, words};
+use super::{Answer, flag, idle::copy_until_idle, text, word, words};
 use crate::{Host, pod::observe::Observed, runtime::within};
 
 const DIAL: Duration = Duration::from_secs(10);
@@ -133,10 +133,12 @@ async fn forward(host: &Host, url: &Uri, request: Request<Incoming>) -> Result<A
     }
     let far = hyper::upgrade::on(&mut answer);
     let near = hyper::upgrade::on(request);
+    let idle = host.config.streaming_idle;
     host.cx.spawn("stream", async move {
         let (Ok(far), Ok(near)) = futures_util::future::join(far, near).await else { return };
         let (mut far, mut near) = (TokioIo::new(far), TokioIo::new(near));
-        if let Err(error) = copy_bidirectional(&mut near, &mut far).await {
+        let copied = copy_until_idle(&mut near, &mut far, idle).await;
+        if let Err(error) = copied {
             debug!(%error, "a stream ended badly");
         }
     });

@@ -9,6 +9,7 @@
 
 mod answer;
 mod connection;
+mod fields;
 mod frame;
 mod hpack;
 mod huffman;

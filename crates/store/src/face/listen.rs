@@ -128,9 +128,12 @@ impl Front {
         tls: Option<TlsAcceptor>,
         ending: CancellationToken,
     ) -> Result<(), String> {
-        let Some(tls) = tls else { return self.serve(stream, ending).await };
+        let Some(tls) = tls else { return self.serve(stream, false, ending).await };
         match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
-            Ok(Ok(stream)) => self.serve(stream, ending).await,
+            Ok(Ok(stream)) => {
+                let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                self.serve(stream, http2, ending).await
+            }
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err("it did not say who it is".to_owned()),
         }
@@ -139,6 +142,7 @@ impl Front {
     async fn serve(
         self,
         mut stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        http2_only: bool,
         ending: CancellationToken,
     ) -> Result<(), String> {
         let mut begun = BytesMut::with_capacity(4 << 10);
@@ -160,6 +164,9 @@ impl Front {
             });
             let connection = Connection::new(stream, service, serve, input);
             return connection.run(ending).await.map_err(|error| error.to_string());
+        }
+        if http2_only {
+            return Err("HTTP/2 was agreed on, and not spoken".to_owned());
         }
         let (read, write) = tokio::io::split(stream);
         let whole = tokio::io::join(std::io::Cursor::new(begun).chain(read), write);

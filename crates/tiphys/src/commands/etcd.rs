@@ -228,6 +228,7 @@ fn tls(flags: &Arguments) -> Result<Option<Arc<ServerConfig>>> {
         None => pki::server_config(&pair, None)?,
     };
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.ignore_client_order = true;
     Ok(Some(Arc::new(config)))
 }
 

@@ -8,7 +8,7 @@ use object::{Clock, SystemClock};
 use pki::{Authority, Leaf};
 
 use super::{exit, parse};
-use crate::up::{Layout, Settings, membership};
+use crate::up::{self, Layout, Settings, membership};
 
 #[derive(Parser)]
 struct Arguments {
@@ -58,9 +58,11 @@ fn sign(arguments: &Arguments) -> Result<String> {
         let groups: Vec<&str> = arguments.group.iter().map(String::as_str).collect();
         return Ok(issue(user, &groups)?.kubeconfig(&server, &authority)?);
     };
+    up::refuse_reserved(name)?;
     let kubelet = issue(&format!("system:node:{name}"), &["system:nodes"])?;
     let proxy = issue("system:kube-proxy", &["system:node-proxier"])?;
     let both = [kubelet, proxy].map(|pair| pair.kubeconfig(&server, &authority));
     let [kubelet, proxy] = both;
-    membership::write(&settings?, &kubelet?, &proxy?)
+    let serving = authority.issue(&kubelet::serving_leaf(name, &[]), SystemClock.now())?;
+    membership::write(&settings?, (&kubelet?, &proxy?), &serving)
 }

@@ -1,6 +1,6 @@
 //! `kubelet`.
 
-use std::{ffi::OsString, fs, net::IpAddr, path::PathBuf, process::ExitCode};
+use std::{ffi::OsString, fs, net::IpAddr, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use clap::Parser;
@@ -44,6 +44,19 @@ pub(super) struct Arguments {
     /// Whose client certificates are believed.
     #[arg(long, value_name = "FILE")]
     client_ca_file: Option<PathBuf>,
+    /// The certificate that the kubelet's port shows, read again when it changes; without it, one
+    /// that the kubelet signs itself.
+    #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
+    tls_cert_file: Option<PathBuf>,
+    /// Its key.
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    tls_private_key_file: Option<PathBuf>,
+    /// Whether containers without a seccomp profile get the runtime's instead of none.
+    #[arg(long, default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    seccomp_default: bool,
+    /// How long a stream into a container may carry nothing; 0s: for ever.
+    #[arg(long, default_value = "4h0m0s")]
+    streaming_connection_idle_timeout: String,
     /// The addresses of the cluster's name servers.
     #[arg(long, value_delimiter = ',')]
     cluster_dns: Vec<IpAddr>,
@@ -151,6 +164,13 @@ fn config(flags: Arguments) -> Result<Config> {
         }
         None => None,
     };
+    let serving = match (flags.tls_cert_file, flags.tls_private_key_file) {
+        (Some(certificate), Some(key)) => Some(kubelet::Serving::Files { certificate, key }),
+        _ => None,
+    };
+    let streaming_idle = object::Duration::nanos(&flags.streaming_connection_idle_timeout);
+    let streaming_idle = streaming_idle.map_err(anyhow::Error::msg)?;
+    let streaming_idle = Duration::from_nanos(u64::try_from(streaming_idle)?);
     let transition = object::Duration::nanos(&flags.eviction_pressure_transition_period);
     let transition = transition.map_err(anyhow::Error::msg)? / 1_000_000_000;
     let thresholds = eviction::thresholds(
@@ -200,6 +220,9 @@ fn config(flags: Arguments) -> Result<Config> {
         cluster_domain: flags.cluster_domain,
         cgroup_root: flags.cgroup_root,
         clients,
+        serving,
+        seccomp_default: flags.seccomp_default,
+        streaming_idle,
         port: flags.port,
         max_pods: flags.max_pods,
         standalone: flags.kubeconfig.is_none(),
@@ -376,5 +399,22 @@ mod tests {
         assert!(refused(&["--enforce-node-allocatable=everything"]));
         assert_eq!(read(&["--pod-max-pids=7"]).expect("good").pod_max_pids, 7);
         assert!(refused(&["--oom-score-adj=1001"]));
+    }
+
+    #[test]
+    fn what_the_port_shows_and_how_containers_are_confined() {
+        let config = read(&[]).expect("good flags");
+        assert!(config.serving.is_none() && !config.seccomp_default);
+        assert_eq!(config.streaming_idle, Duration::from_hours(4));
+        let flags = ["--tls-cert-file=/a", "--tls-private-key-file=/b", "--seccomp-default"];
+        let config = read(&flags).expect("good flags");
+        assert!(matches!(config.serving, Some(kubelet::Serving::Files { .. })));
+        assert!(config.seccomp_default);
+        let idle = read(&["--streaming-connection-idle-timeout=5m"]).expect("good");
+        assert_eq!(idle.streaming_idle, Duration::from_mins(5));
+        assert!(
+            refused(&["--tls-cert-file=/a"])
+                && refused(&["--streaming-connection-idle-timeout=-1s"])
+        );
     }
 }

@@ -24,6 +24,8 @@ const YEAR: Duration = Duration::from_hours(365 * 24);
 /// come before there is a second one.
 pub(crate) fn confine() -> Result<()> {
     sys::process::no_new_privileges()?;
+    // nobody else reads what this process writes
+    rustix::process::umask(Mode::from_raw_mode(0o077));
     let folder = |path: &str| open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
     let (data, names, processes) = (folder(DATA)?, folder("/etc")?, folder("/proc")?);
     let read = Access::Read;
@@ -37,16 +39,20 @@ pub(crate) fn confine() -> Result<()> {
 pub(crate) async fn run() -> Result<()> {
     let sockets = Sockets::passed()?;
     let data = Path::new(DATA);
-    let settings = Settings::load(&data.join("config.yaml"))?;
-    let flags = Flags {
+    let settings = Settings::parse(&Sockets::passed_settings()?)?;
+    let mut flags = Flags {
         service_cluster_ip_range: settings.service_cidr.clone(),
         secure_port: settings.port,
         advertise_address: Some(settings.node_ip),
         etcd_servers: settings.etcd.clone(),
+        // who signs kubelets' certificates: the cluster's own authority
+        kubelet_certificate_authority: Some(data.join("pki/ca.crt")),
         ..Flags::new(data)
     };
+    settings.profile.apply(&mut flags, data)?;
     let listener = tokio::net::TcpListener::from_std(sockets.tls)?;
     let mut config = Config::new(flags)?;
+    config.kubelets_by_name = true;
     config.lacking = settings.lacking().map(|part| part.name).collect();
     let running = Arc::new(start_on(config, Some(listener)).await?);
     let node = format!("system:node:{}", settings.node_name);

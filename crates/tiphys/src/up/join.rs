@@ -1,13 +1,7 @@
 //! The command `join`: the same supervisor and the same `node`, without `control`:
 //! the API server is another machine's.
 
-use std::{
-    fs,
-    io::Write,
-    net::IpAddr,
-    os::unix::fs::OpenOptionsExt,
-    path::{Path, PathBuf},
-};
+use std::{fs, net::IpAddr, path::PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
@@ -16,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{
     Layout, Settings, check,
-    layout::DEFAULT,
+    layout::{DEFAULT, write_private},
     machine,
     membership::{self, KUBELET, Membership},
     start::{launch, node_ready, refuse_second},
@@ -25,6 +19,9 @@ use super::{
 
 /// Where a joined node keeps its membership.
 pub(super) const MEMBERSHIP: &str = "kubeconfig/node";
+
+/// What its kubelet's port shows, below `pki`: the certificate and its key.
+pub(super) const SERVING: [&str; 2] = ["kubelet.crt", "kubelet.key"];
 
 #[derive(Args, Debug)]
 pub(crate) struct Join {
@@ -55,10 +52,13 @@ pub(crate) async fn run(join: Join) -> Result<()> {
     fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     refuse_second(&layout)?;
     let settings = settings(&membership, &join)?;
-    layout.make(settings.user)?;
     settings.keep(&layout.path("config.yaml"))?;
-    write(&layout.path("pki/ca.crt"), &membership.authorities)?;
-    write(&layout.path(MEMBERSHIP), &fs::read(&join.kubeconfig)?)?;
+    layout.make(settings.user)?;
+    write_private(&layout.path("pki/ca.crt"), &membership.authorities)?;
+    for (name, content) in SERVING.iter().zip(&membership.serving) {
+        write_private(&layout.path("pki").join(name), content.as_bytes())?;
+    }
+    write_private(&layout.path(MEMBERSHIP), &fs::read(&join.kubeconfig)?)?;
     let executable = layout.executable()?;
     let began = Instant::now();
     supervise::end_all(&layout).await; // what a dead supervisor left
@@ -83,13 +83,6 @@ fn settings(membership: &Membership, join: &Join) -> Result<Settings> {
         registries: join.registry.clone(),
         etcd: Vec::new(),
         external: Vec::new(),
+        profile: membership.profile,
     })
-}
-
-/// For root alone.
-fn write(path: &Path, content: &[u8]) -> Result<()> {
-    let file =
-        fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path);
-    file.and_then(|mut file| file.write_all(content))
-        .with_context(|| format!("cannot write {}", path.display()))
 }

@@ -1,8 +1,9 @@
 //! Where things are below the data folder.
 
 use std::{
-    fs, io,
-    os::unix::fs::{DirBuilderExt, PermissionsExt},
+    fs,
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -32,11 +33,13 @@ impl Layout {
         for name in ["node", "run", "log", "bin", "manifests", "addons"] {
             folder(&self.path(name), 0o700)?;
         }
-        for name in ["pki", "store", "kubeconfig"] {
+        for name in ["pki", "store", "kubeconfig", "policy", "audit"] {
             let path = self.path(name);
             folder(&path, 0o700)?;
             give(&path, control)?;
         }
+        // clusters of earlier versions had it for everybody to read
+        private(&self.path("config.yaml"))?;
         Ok(())
     }
 
@@ -58,6 +61,21 @@ impl Layout {
         folder(&self.path("bin"), 0o711)?;
         Ok(path)
     }
+}
+
+/// Writes a file that nobody else reads.
+pub(crate) fn write_private(path: &Path, content: &[u8]) -> Result<()> {
+    let mut options = fs::OpenOptions::new();
+    let file = options.create(true).truncate(true).write(true).mode(0o600).open(path);
+    file.and_then(|mut file| file.write_all(content))
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    private(path)
+}
+
+/// Nobody else reads or writes the file or the socket.
+pub(crate) fn private(path: &Path) -> Result<()> {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))
+        .with_context(|| format!("cannot change the mode of {}", path.display()))
 }
 
 fn folder(path: &Path, mode: u32) -> Result<()> {

@@ -7,6 +7,17 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
+/// Refuses a further node the names that the API server is known by: the certificate of its kubelet
+/// would be good for the API server too.
+pub(crate) fn refuse_reserved(node: &str) -> Result<()> {
+    let is_server =
+        |name: &str| name == "localhost" || name.split('.').next() == Some("kubernetes");
+    if is_server(node) || node == "127.0.0.1" {
+        bail!("a node cannot be called {node:?}: the API server is");
+    }
+    Ok(())
+}
+
 /// A range of IPv4 addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Range {

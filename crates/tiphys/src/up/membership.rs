@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use client::{Client, Kubeconfig};
 use object::{Value, from_json, to_json};
 
-use super::Settings;
+use super::{Profile, Settings};
 
 /// The context of the kubelet, and of the proxy.
 pub(crate) const KUBELET: &str = "kubelet";
@@ -16,12 +16,21 @@ const EXTENSION: &str = "tiphys";
 const NODE: &str = "system:node:";
 
 /// One kubeconfig of the kubelet's and the proxy's.
-pub(crate) fn write(settings: &Settings, kubelet: &str, proxy: &str) -> Result<String> {
+///
+/// `serving` is what the kubelet's port shows.
+pub(crate) fn write(
+    settings: &Settings,
+    (kubelet, proxy): (&str, &str),
+    serving: &pki::Pair,
+) -> Result<String> {
     let (mut file, proxy) = (from_json(kubelet.as_bytes())?, from_json(proxy.as_bytes())?);
     let mut ranges = Value::object();
     ranges["clusterCIDR"] = settings.cluster_cidr.as_str().into();
     ranges["serviceCIDR"] = settings.service_cidr.as_str().into();
     ranges["clusterDNS"] = settings.dns.to_string().into();
+    ranges["profile"] = settings.profile.name().into();
+    ranges["servingCertificate"] = serving.certificate_pem().into();
+    ranges["servingKey"] = serving.key_pem().into();
     let mut extension = Value::object();
     extension["name"] = EXTENSION.into();
     extension["extension"] = ranges;
@@ -49,6 +58,9 @@ pub(crate) struct Membership {
     pub(crate) dns: IpAddr,
     /// The certificates that the API server and its calls to this node are known by.
     pub(crate) authorities: Vec<u8>,
+    /// The certificate of the kubelet's port, and its key.
+    pub(crate) serving: [String; 2],
+    pub(crate) profile: Profile,
 }
 
 impl Membership {
@@ -80,6 +92,8 @@ impl Membership {
             service_cidr: text("serviceCIDR")?,
             dns: text("clusterDNS")?.parse()?,
             authorities,
+            serving: [text("servingCertificate")?, text("servingKey")?],
+            profile: Profile::parse(&text("profile")?).context("an unknown profile")?,
         })
     }
 }

@@ -13,10 +13,11 @@ pub(crate) mod control;
 pub(crate) mod demo;
 pub(crate) mod down;
 pub(crate) mod join;
-mod layout;
+pub(crate) mod layout;
 mod machine;
 pub(crate) mod membership;
 pub(crate) mod node;
+mod profile;
 mod protect;
 mod settings;
 mod sockets;
@@ -26,6 +27,8 @@ pub(crate) mod supervise;
 
 pub(crate) use self::{
     layout::Layout,
+    machine::refuse_reserved,
     node::{IMAGE, Plugged, export, import, proxy_node},
+    profile::Profile,
     settings::Settings,
 };

@@ -21,7 +21,11 @@ pub(super) use self::{
     network::PodNetwork,
     runtime::{cgroup_root, open_images, settings_of},
 };
-use super::{Layout, Settings, join::MEMBERSHIP, membership, protect};
+use super::{
+    Layout, Profile, Settings,
+    join::{MEMBERSHIP, SERVING},
+    membership, protect,
+};
 
 pub(crate) async fn run(layout: &Layout) -> Result<()> {
     let settings = Settings::load(&layout.path("config.yaml"))?;
@@ -80,9 +84,22 @@ fn kubelet_config(layout: &Layout, settings: &Settings) -> Result<kubelet::Confi
         cgroup_root: cgroup_root(layout),
         kube_reserved: protect::reserved().parse().map_err(anyhow::Error::msg)?,
         pod_max_pids: protect::pod_max_pids(),
+        serving: Some(serving(layout, settings)),
+        seccomp_default: settings.profile == Profile::Cis,
         port: 0, // any: several clusters may share a machine
         ..kubelet::Config::new(&settings.node_name, layout.path("run/cri.sock")).on_shared_machine()
     })
+}
+
+/// The machine that has the cluster's authority signs for itself; a node that has joined was
+/// given a certificate.
+fn serving(layout: &Layout, settings: &Settings) -> kubelet::Serving {
+    let path = |name: &str| layout.path("pki").join(name);
+    if settings.disables("control") {
+        let (certificate, key) = (path(SERVING[0]), path(SERVING[1]));
+        return kubelet::Serving::Files { certificate, key };
+    }
+    kubelet::Serving::Authority { certificate: path("ca.crt"), key: path("ca.key") }
 }
 
 fn proxy_node_of(settings: &Settings) -> Result<proxy::Node> {

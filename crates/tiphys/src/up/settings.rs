@@ -5,7 +5,7 @@ use std::{fs, net::IpAddr, path::Path};
 use anyhow::{Context as _, Result};
 use object::{Value, yaml};
 
-use super::machine;
+use super::{Profile, layout::write_private, machine};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
@@ -25,6 +25,7 @@ pub(crate) struct Settings {
     pub(crate) etcd: Vec<String>,
     /// Parts that we lack and somebody else brings: see `api::parts`.
     pub(crate) external: Vec<String>,
+    pub(crate) profile: Profile,
 }
 
 /// What a user asked for; the rest is chosen.
@@ -38,16 +39,22 @@ pub(crate) struct Wishes {
     pub(crate) registries: Vec<String>,
     pub(crate) etcd: Vec<String>,
     pub(crate) external: Vec<String>,
+    pub(crate) profile: Option<Profile>,
 }
 
 impl Settings {
-    /// What was chosen before; else chooses and keeps it. What others bring may change.
+    /// What was chosen before; else chooses and keeps it. What others bring and the profile may
+    /// change.
     pub(crate) fn load_or_choose(path: &Path, wishes: &Wishes) -> Result<Self> {
         if path.exists() {
             let mut settings = Self::load(path)?;
             settings.agrees(wishes)?;
-            if !wishes.external.is_empty() && settings.external != wishes.external {
+            let before = settings.clone();
+            if !wishes.external.is_empty() {
                 settings.external.clone_from(&wishes.external);
+            }
+            settings.profile = wishes.profile.unwrap_or(settings.profile);
+            if settings != before {
                 settings.keep(path)?;
             }
             return Ok(settings);
@@ -58,15 +65,18 @@ impl Settings {
     }
 
     pub(crate) fn keep(&self, path: &Path) -> Result<()> {
-        fs::write(path, yaml::to_yaml(&self.to_tree()))
-            .with_context(|| format!("cannot write {}", path.display()))
+        write_private(path, yaml::to_yaml(&self.to_tree()).as_bytes())
     }
 
     pub(crate) fn load(path: &Path) -> Result<Self> {
         let text =
             fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let tree = yaml::from_yaml(&text)?;
-        Self::from_tree(&tree).with_context(|| format!("{} is not complete", path.display()))
+        Self::parse(&text).with_context(|| path.display().to_string())
+    }
+
+    /// The settings in a file's text.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        Self::from_tree(&yaml::from_yaml(text)?).context("the settings are not complete")
     }
 
     fn choose(wishes: &Wishes) -> Result<Self> {
@@ -88,6 +98,7 @@ impl Settings {
             registries: wishes.registries.clone(),
             etcd: wishes.etcd.clone(),
             external: wishes.external.clone(),
+            profile: wishes.profile.unwrap_or_default(),
         })
     }
 
@@ -141,6 +152,9 @@ impl Settings {
         if !self.external.is_empty() {
             tree["external"] = self.external.iter().map(String::as_str).collect();
         }
+        if self.profile != Profile::default() {
+            tree["profile"] = self.profile.name().into();
+        }
         tree
     }
 
@@ -163,6 +177,10 @@ impl Settings {
             registries: texts("registries"),
             etcd: texts("etcdServers"),
             external: texts("external"),
+            profile: match tree.get("profile").as_str() {
+                Some(name) => Profile::parse(name)?,
+                None => Profile::default(),
+            },
         })
     }
 }
@@ -185,6 +203,7 @@ mod tests {
             registries: vec!["*=http://192.0.2.1:5000".to_owned()],
             etcd: vec!["http://192.0.2.1:2379".to_owned()],
             external: vec!["ingress".to_owned()],
+            profile: Profile::Cis,
         };
         assert!(settings.lacking().all(|part| part.name != "ingress"));
         assert!(settings.lacking().any(|part| part.name == "network-policy"));

@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    io::ErrorKind,
+    io::{ErrorKind, Read},
     net::{SocketAddr, TcpListener},
     os::{
         fd::{AsFd, OwnedFd},
@@ -22,6 +22,10 @@ pub(crate) struct Sockets {
     pub(crate) node: UnixListener,
     pub(crate) proxy: UnixListener,
 }
+
+/// The place of the settings among what is passed: `control` may read them, and cannot open the
+/// file, which is root's.
+const SETTINGS: usize = 4;
 
 impl Sockets {
     pub(super) fn open(dir: &Path, port: u16) -> Result<Self> {
@@ -42,11 +46,23 @@ impl Sockets {
     }
 
     /// Copies to pass on.
-    pub(super) fn copies(&self) -> Result<Vec<OwnedFd>> {
+    pub(super) fn copies(&self, settings: &Path) -> Result<Vec<OwnedFd>> {
         let all = [self.data.as_fd(), self.tls.as_fd(), self.node.as_fd(), self.proxy.as_fd()];
-        let copies: std::io::Result<_> =
+        let copies: std::io::Result<Vec<OwnedFd>> =
             all.iter().map(rustix::fd::BorrowedFd::try_clone_to_owned).collect();
-        Ok(copies?)
+        let mut copies = copies?;
+        let settings = fs::File::open(settings)
+            .with_context(|| format!("cannot read {}", settings.display()))?;
+        copies.push(settings.into());
+        Ok(copies)
+    }
+
+    /// The text of the settings that the supervisor has passed.
+    pub(super) fn passed_settings() -> Result<String> {
+        let file = sys::spawn::passed(SETTINGS).context("started by the supervisor only")?;
+        let mut text = String::new();
+        fs::File::from(file).read_to_string(&mut text).context("cannot read the settings")?;
+        Ok(text)
     }
 
     /// Takes what the supervisor has passed.

@@ -19,7 +19,12 @@ use container::image::Registries;
 use object::Key;
 use tokio::time::{Instant, sleep};
 
-use super::{Layout, Settings, check, demo, layout::DEFAULT, settings::Wishes, supervise};
+use super::{
+    Layout, Profile, Settings, check, demo,
+    layout::{DEFAULT, write_private},
+    settings::Wishes,
+    supervise,
+};
 
 /// So long a start may take before it is called a failure.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -59,6 +64,10 @@ pub(crate) struct Up {
     /// without a warning.
     #[arg(long, value_delimiter = ',', value_name = "PARTS")]
     pub(crate) external: Vec<String>,
+    /// How far the cluster is hardened: `cis` passes the CIS benchmark's checks. May be changed
+    /// by a later start.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) profile: Option<Profile>,
     /// Run a small web application and show where it answers.
     #[arg(long)]
     pub(crate) demo: bool,
@@ -107,6 +116,7 @@ pub(crate) async fn run(up: Up) -> Result<()> {
         registries: up.registry.clone(),
         etcd: up.etcd_servers.clone(),
         external: up.external.clone(),
+        profile: up.profile,
     };
     let settings = Settings::load_or_choose(&layout.path("config.yaml"), &wishes)?;
     layout.make(settings.user)?;
@@ -168,7 +178,7 @@ async fn name_server(layout: &Layout, client: &Client, settings: &Settings) -> R
         return Ok(());
     }
     demo::apply(client, &dns::manifest(super::IMAGE, settings.dns, "cluster.local")).await?;
-    fs::write(done, "")?;
+    write_private(&done, b"")?;
     Ok(())
 }
 

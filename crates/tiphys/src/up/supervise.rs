@@ -2,7 +2,10 @@
 
 use std::{
     fs,
-    os::{fd::OwnedFd, unix::process::CommandExt},
+    os::{
+        fd::OwnedFd,
+        unix::{fs::OpenOptionsExt, process::CommandExt},
+    },
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
@@ -16,7 +19,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use super::{Layout, Settings, protect, sockets::Sockets, status};
+use super::{Layout, Settings, layout::write_private, protect, sockets::Sockets, status};
 
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LAST_RETRY: Duration = Duration::from_secs(3);
@@ -29,7 +32,7 @@ const HANDOVER: Duration = Duration::from_secs(1);
 pub(crate) async fn run(layout: &Layout) -> Result<()> {
     let lock = lock(layout).await?;
     protect::protect(layout);
-    fs::write(layout.path("run/supervisor.pid"), std::process::id().to_string())?;
+    write_private(&layout.path("run/supervisor.pid"), std::process::id().to_string().as_bytes())?;
     let settings = Settings::load(&layout.path("config.yaml"))?;
     end_all(layout).await;
     let sockets = if settings.disables("control") {
@@ -56,8 +59,9 @@ pub(crate) async fn run(layout: &Layout) -> Result<()> {
 /// was just starting holds it until it can be seen for what it is.
 async fn lock(layout: &Layout) -> Result<OwnedFd> {
     let path = layout.path("run/lock");
-    let file =
-        fs::File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;
+    let mut options = fs::OpenOptions::new();
+    let file = options.create(true).truncate(true).write(true).mode(0o600).open(&path);
+    let file = file.with_context(|| format!("cannot make {}", path.display()))?;
     let began = Instant::now();
     while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
         if began.elapsed() > HANDOVER {
@@ -105,12 +109,13 @@ impl Part<'_> {
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }
-        let passed = self.sockets.map(Sockets::copies).transpose()?.unwrap_or_default();
+        let config = self.layout.path("config.yaml");
+        let passed = self.sockets.map(|all| all.copies(&config)).transpose()?.unwrap_or_default();
         sys::spawn::pass(&mut command, passed);
         let child = tokio::process::Command::from(command).spawn()?;
         let pid = child.id().unwrap_or_default();
         protect::place(self.layout, self.name, pid);
-        fs::write(pid_file(self.layout, self.name), pid.to_string())?;
+        write_private(&pid_file(self.layout, self.name), pid.to_string().as_bytes())?;
         info!(part = self.name, pid, "started");
         Ok(child)
     }
@@ -144,6 +149,6 @@ fn pid_file(layout: &Layout, name: &str) -> PathBuf {
 }
 
 pub(super) fn log(path: &Path) -> Result<fs::File> {
-    let file = fs::OpenOptions::new().create(true).append(true).open(path);
+    let file = fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path);
     file.with_context(|| format!("cannot write {}", path.display()))
 }

@@ -61,6 +61,7 @@ fn a_kubelet_and_a_proxy_of_their_own() {
         ("--eviction-hard", "memory.available<1Mi"), // the machine's disk is its own affair
     ];
     let mut command = world.command(&["kubelet"]);
+    command.args(world.serving_flags("n2"));
     command.args(flags.iter().flat_map(|(flag, value)| [*flag, *value]));
     let running = Running::start(command);
     let node =

@@ -67,6 +67,19 @@ impl World {
         path.to_str().expect("text").to_owned()
     }
 
+    /// Flags for a kubelet that runs alone: the certificate that its port shows, and the key.
+    pub(crate) fn serving_flags(&self, node: &str) -> [String; 2] {
+        let given = self.tiphys(&["kubeconfig", "--node", node]);
+        let given: serde_json::Value = serde_json::from_str(&given).expect("json");
+        let own = &given["clusters"][0]["cluster"]["extensions"][0]["extension"];
+        let file = |name: &str| {
+            let content = own[name].as_str().expect("a node is given a certificate");
+            self.file(&format!("{node}-{name}"), content)
+        };
+        let (certificate, key) = (file("servingCertificate"), file("servingKey"));
+        [format!("--tls-cert-file={certificate}"), format!("--tls-private-key-file={key}")]
+    }
+
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         self.inside(env!("CARGO_BIN_EXE_tiphys"), args)
     }

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
-use crate::world::{World, run};
+use crate::world::{Running, World, run};
 
 /// What it is called once it is imported.
 pub(crate) const SHELL: &str = "attack.test/shell:1";
@@ -47,4 +47,26 @@ fn packed(folder: &Path) -> String {
     let archive = folder.with_extension("tar").to_str().expect("text").to_owned();
     run(Command::new("tar").args(["-cf", &archive, "-C"]).arg(folder).arg("."));
     archive
+}
+
+/// Serves the image as a registry does, and gives the name that it is pulled by: for clusters that
+/// pull always.
+pub(crate) fn serve(world: &World) -> (Running, String) {
+    import(world);
+    let (layout, site) = (world.path().join("layout"), world.path().join("site"));
+    let place = |from: &Path, to: &str| {
+        let to = site.join("v2/shell").join(to);
+        fs::create_dir_all(to.parent().expect("a folder")).expect("a folder");
+        fs::copy(from, to).expect("room");
+    };
+    let index = fs::read(layout.join("index.json")).expect("an index");
+    let index: serde_json::Value = serde_json::from_slice(&index).expect("json");
+    let manifest = index["manifests"][0]["digest"].as_str().expect("a digest");
+    place(&layout.join("blobs").join(manifest.replace(':', "/")), "manifests/1");
+    for file in fs::read_dir(layout.join("blobs/sha256")).expect("blobs").flatten() {
+        place(&file.path(), &format!("blobs/sha256:{}", file.file_name().to_string_lossy()));
+    }
+    let site = site.to_str().expect("text");
+    let server = world.inside("busybox", &["httpd", "-f", "-p", "127.0.0.1:5050", "-h", site]);
+    (Running::start(server), "127.0.0.1:5050/shell:1".to_owned())
 }

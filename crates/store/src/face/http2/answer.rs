@@ -9,7 +9,7 @@ use super::{
     connection::{Connection, Done, OUT},
     frame::{self, Reason},
     hpack,
-    stream::Outgoing,
+    stream::{Incoming, Outgoing},
 };
 use crate::face::{
     call::{Call, Reply},
@@ -22,6 +22,9 @@ use crate::face::{
 const GOOD: &[u8] = b"\x88\x0f\x10\x10application/grpc";
 /// And what comes last: `grpc-status: 0`.
 const WELL: &[u8] = b"\x00\x0bgrpc-status\x010";
+
+/// How much more of a request is taken once it is answered.
+const IGNORED: usize = 64 << 10;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Judges all calls that have come, under one lock.
@@ -183,12 +186,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         frame::headers(&mut self.out.bytes, stream, &block, end);
     }
 
-    /// All is said. Who has not said all himself need not go on.
+    /// All is said. A client that has not said all itself may end what it has begun.
     fn close(&mut self, stream: u32) {
-        if self.streams.get(&stream).is_some_and(|open| !open.is_ended()) {
-            self.reset(stream, Reason::Over);
-        } else {
-            self.forget(stream);
+        let Some(open) = self.streams.get_mut(&stream) else { return };
+        if open.is_ended() {
+            return self.forget(stream);
+        }
+        let incoming = std::mem::replace(&mut open.incoming, Incoming::Ignored(IGNORED));
+        (open.outgoing, open.service) = (Outgoing::Nothing, None);
+        self.blocked.remove(&stream);
+        if let Incoming::Call(_, message) = incoming {
+            self.buffered -= message.len();
         }
     }
 }

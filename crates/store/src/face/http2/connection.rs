@@ -74,6 +74,8 @@ pub(in crate::face) struct Connection<S> {
     /// Headers that are not whole yet: of which stream, and whether they are all of it.
     pub(super) block: Option<(u32, bool, Vec<u8>)>,
     pub(super) streams: HashMap<u32, Stream>,
+    /// Streams that were closed last, and whether by the client.
+    pub(super) closed: VecDeque<(u32, bool)>,
     /// The newest stream.
     pub(super) last: u32,
     /// How much may be sent: in all, on a new stream, and in one frame.
@@ -144,6 +146,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             decoder: Decoder::default(),
             block: None,
             streams: HashMap::new(),
+            closed: VecDeque::new(),
             last: 0,
             window: WINDOW,
             initial: WINDOW,
@@ -181,7 +184,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.judge();
             self.pump();
             let written = self.flush(cx)?;
-            let over = self.leaving && self.streams.is_empty() && written;
+            let over = self.leaving && written && self.streams.values().all(Stream::is_answered);
             if over || matches!(read, Poll::Ready(0)) {
                 return Poll::Ready(Ok(()));
             }

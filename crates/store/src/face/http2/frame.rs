@@ -29,6 +29,7 @@ pub(super) const PADDED: u8 = 8;
 pub(super) const WITH_PRIORITY: u8 = 32;
 
 // Settings.
+pub(super) const ENABLE_PUSH: u16 = 2;
 pub(super) const STREAMS: u16 = 3;
 pub(super) const INITIAL_WINDOW: u16 = 4;
 pub(super) const FRAME_SIZE: u16 = 5;
@@ -74,6 +75,17 @@ impl Head {
 
     pub(super) fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
+    }
+
+    /// The stream that a frame with a priority says it depends on.
+    pub(super) fn dependency(&self, payload: &[u8]) -> Option<u32> {
+        let padding = usize::from(self.kind == HEADERS && self.has(PADDED));
+        if self.kind == PRIORITY || self.has(WITH_PRIORITY) {
+            let (_, rest) = payload.split_at_checked(padding)?;
+            let number = rest.first_chunk::<4>()?;
+            return Some(u32::from_be_bytes(*number) & 0x7fff_ffff);
+        }
+        None
     }
 
     /// What is between the padding, and behind a priority.

@@ -49,6 +49,7 @@ impl Decoder {
                     self.insert(field.clone());
                     field
                 }
+                0x20.. if size > 0 => return Err(Nonsense), // only before all fields
                 0x20.. => {
                     let limit = rest.number(5)?;
                     self.limit = if limit > TABLE { return Err(Nonsense) } else { limit };

@@ -7,6 +7,7 @@ use tonic::{Code, Status};
 
 use super::{
     connection::{ALL_WINDOW, Connection, STREAM_WINDOW, STREAMS},
+    fields,
     frame::{self, HEAD, Head, LARGEST, Reason, WIDEST},
     hpack::Field,
     stream::{Incoming, Stream},
@@ -18,6 +19,8 @@ use crate::face::call::{Call, Method};
 const BLOCK: usize = 64 << 10;
 /// What calls that are not whole may hold, all together.
 const BUFFERED: usize = 256 << 20;
+/// As many closed streams are remembered.
+const REMEMBERED: usize = 256;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Takes all frames that are whole.
@@ -58,6 +61,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         match head.kind {
             frame::DATA => self.data(head, payload),
+            frame::PRIORITY if payload.len() != 5 => Err(Reason::FrameSize),
+            frame::HEADERS | frame::PRIORITY if head.dependency(payload) == Some(head.stream) => {
+                Err(Reason::Protocol)
+            }
             frame::HEADERS => {
                 let block = head.content(payload)?.to_vec();
                 self.headers(head.stream, head.has(frame::END_STREAM), block, head)
@@ -74,10 +81,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 frame::to_number(payload)?;
                 if head.stream > self.last {
                     return Err(Reason::Protocol);
-                } else if self.streams.contains_key(&head.stream) && !self.resets.allows() {
+                }
+                let answered = self.streams.get(&head.stream).is_none_or(Stream::is_answered);
+                if !answered && !self.resets.allows() {
                     return Err(Reason::Calm);
                 }
                 self.forget(head.stream);
+                self.remember(head.stream, true);
                 Ok(())
             }
             frame::SETTINGS => self.settings(head, payload),
@@ -112,9 +122,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     }
                 }
                 frame::FRAME_SIZE => {
-                    let size = usize::try_from(value).unwrap_or(LARGEST);
-                    self.frame = size.clamp(LARGEST, 1 << 20);
+                    let size = usize::try_from(value).unwrap_or(usize::MAX);
+                    if !(LARGEST..1 << 24).contains(&size) {
+                        return Err(Reason::Protocol);
+                    }
+                    self.frame = size.min(1 << 20);
                 }
+                frame::ENABLE_PUSH if value > 1 => return Err(Reason::Protocol),
                 _ => {}
             }
         }
@@ -128,17 +142,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     fn widen(&mut self, stream: u32, more: u32) -> Result<(), Reason> {
         let more = i64::from(more & 0x7fff_ffff);
+        if more == 0 || stream > self.last {
+            return Err(Reason::Protocol); // one that is not open yet has no window
+        }
         if stream == 0 {
             self.window += more;
-            return if more == 0 || self.window > WIDEST {
-                Err(Reason::FlowControl)
-            } else {
-                Ok(())
-            };
+            return if self.window > WIDEST { Err(Reason::FlowControl) } else { Ok(()) };
         }
         if let Some(open) = self.streams.get_mut(&stream) {
             open.window += more;
-            if more == 0 || open.window + self.initial > WIDEST {
+            if open.window + self.initial > WIDEST {
                 self.reset(stream, Reason::FlowControl);
             } else {
                 self.enqueue(stream);
@@ -155,12 +168,32 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if head.stream > self.last {
             return Err(Reason::Protocol);
         }
-        let Some(stream) = self.streams.get_mut(&head.stream) else { return Ok(()) };
+        let Some(stream) = self.streams.get_mut(&head.stream) else {
+            let by_client = self.closed_by_client(head.stream) == Some(true);
+            return if by_client { Err(Reason::Closed) } else { Ok(()) };
+        };
+        if !stream.is_ended() && !stream.count(content.len(), end) {
+            self.reset(head.stream, Reason::Protocol);
+            return Ok(());
+        }
         let limit = self.service.limits.request_bytes + (512 << 10);
         match &mut stream.incoming {
             Incoming::Ended => {
                 self.reset(head.stream, Reason::Closed);
                 return Ok(());
+            }
+            Incoming::Ignored(_) if end => {
+                stream.incoming = Incoming::Ended;
+                self.forget(head.stream);
+                return Ok(());
+            }
+            Incoming::Ignored(left) => {
+                if let Some(less) = left.checked_sub(content.len()) {
+                    *left = less;
+                } else {
+                    self.reset(head.stream, Reason::Over);
+                    return Ok(());
+                }
             }
             Incoming::Upload(upload) => {
                 if !upload.push(content) {
@@ -234,12 +267,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let mut fields = Vec::with_capacity(12);
         self.decoder.decode(&block, &mut fields).map_err(|_| Reason::Compression)?;
-        if self.streams.contains_key(&stream) {
-            return if end { self.ended(stream) } else { Err(Reason::Protocol) };
+        if let Some(open) = self.streams.get(&stream) {
+            if open.is_ended() {
+                return Err(Reason::Closed);
+            }
+            if !end || fields.iter().any(|(name, _)| !fields::is_plain(name)) {
+                self.reset(stream, Reason::Protocol);
+                return Ok(());
+            }
+            return self.ended(stream);
         } else if stream.is_multiple_of(2) {
             return Err(Reason::Protocol);
         } else if stream <= self.last {
-            return Ok(()); // trailers of one that is over
+            return match self.closed_by_client(stream) {
+                Some(true) => Err(Reason::Closed),
+                Some(false) => Ok(()), // trailers of one that is over
+                None => Err(Reason::Protocol),
+            };
         }
         if self.leaving {
             return Ok(()); // it was told so
@@ -249,19 +293,32 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.reset(stream, Reason::Refused);
             return Ok(());
         }
-        self.open(stream, end, &fields);
+        match fields::declared_length(&fields) {
+            Ok(declared) if !end || declared.unwrap_or(0) == 0 => {
+                self.open(stream, end, &fields);
+                if let Some(open) = self.streams.get_mut(&stream) {
+                    open.declared = declared;
+                }
+            }
+            _ => self.reset(stream, Reason::Protocol),
+        }
         Ok(())
     }
 
     /// The client has said all, though no data said so.
     fn ended(&mut self, stream: u32) -> Result<(), Reason> {
         let Some(open) = self.streams.get_mut(&stream) else { return Ok(()) };
+        if !open.is_ended() && !open.count(0, true) {
+            self.reset(stream, Reason::Protocol);
+            return Ok(());
+        }
         match std::mem::replace(&mut open.incoming, Incoming::Ended) {
             Incoming::Call(method, message) => {
                 self.buffered -= message.len();
                 self.called(stream, read(method, &message));
             }
             Incoming::Upload(upload) => upload.end(),
+            Incoming::Ignored(_) => self.forget(stream),
             Incoming::Ended => return Err(Reason::Closed),
         }
         Ok(())
@@ -308,9 +365,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn forget(&mut self, stream: u32) {
         let gone = self.streams.remove(&stream);
         self.blocked.remove(&stream);
+        if let Some(gone) = &gone {
+            self.remember(stream, gone.is_ended());
+        }
         if let Some(Incoming::Call(_, message)) = gone.as_ref().map(|gone| &gone.incoming) {
             self.buffered -= message.len();
         }
+    }
+
+    /// Notes who has closed a stream. What the client closed it may not use again; what this side
+    /// closed, it may not know of yet.
+    fn remember(&mut self, stream: u32, by_client: bool) {
+        if self.closed.len() >= REMEMBERED {
+            self.closed.pop_front();
+        }
+        self.closed.push_back((stream, by_client));
+    }
+
+    /// Whether the client closed it; `None`: it was never open, or that is long ago.
+    fn closed_by_client(&self, stream: u32) -> Option<bool> {
+        let found = self.closed.iter().rev().find(|(closed, _)| *closed == stream);
+        found.map(|(_, by_client)| *by_client)
     }
 }
 

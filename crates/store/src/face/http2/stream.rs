@@ -14,6 +14,8 @@ pub(super) struct Stream {
     /// What has come, and is not given back yet.
     pub(super) owed: u32,
     pub(super) incoming: Incoming,
+    /// How many bytes are still to come, if the client said how many there are.
+    pub(super) declared: Option<u64>,
     pub(super) outgoing: Outgoing,
     /// Whether it is among those that may send something.
     pub(super) queued: bool,
@@ -27,6 +29,9 @@ pub(super) enum Incoming {
     Call(Method, Vec<u8>),
     /// A service reads it.
     Upload(Upload),
+    /// Answered before all has come. So many more bytes are ignored; then the client is told to
+    /// stop.
+    Ignored(usize),
     /// All has come.
     Ended,
 }
@@ -48,10 +53,26 @@ impl Stream {
             window: 0,
             owed: 0,
             incoming,
+            declared: None,
             outgoing: Outgoing::Nothing,
             queued: false,
             service: None,
         }
+    }
+
+    /// Counts what has come; false: it is not as much as the client said.
+    pub(super) fn count(&mut self, bytes: usize, end: bool) -> bool {
+        let Some(declared) = &mut self.declared else { return true };
+        match declared.checked_sub(bytes as u64) {
+            Some(left) => *declared = left,
+            None => return false,
+        }
+        !end || *declared == 0
+    }
+
+    /// Whether all of the answer is on its way.
+    pub(super) fn is_answered(&self) -> bool {
+        matches!(self.incoming, Incoming::Ignored(_))
     }
 
     pub(super) fn is_ended(&self) -> bool {

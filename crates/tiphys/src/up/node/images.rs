@@ -17,7 +17,7 @@ use tokio::{net::UnixListener, task::spawn_blocking};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::up::Layout;
+use crate::up::{Layout, layout::private};
 
 const SOCKET: &str = "run/image.sock";
 /// What an answer begins with when all went well.
@@ -31,6 +31,7 @@ pub(super) fn serve(layout: &Layout, store: Store, stop: CancellationToken) -> R
     let path = layout.path(SOCKET);
     let _ = fs::remove_file(&path);
     let listener = UnixListener::bind(&path)?;
+    private(&path)?;
     tokio::runtime::Handle::current().spawn(async move {
         loop {
             let accepted = tokio::select! {

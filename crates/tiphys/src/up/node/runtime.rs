@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::PodNetwork;
-use crate::up::{Layout, Settings, protect};
+use crate::up::{Layout, Settings, layout::private, protect};
 
 /// The image that holds this executable: the name server runs from it.
 pub(crate) const IMAGE: &str = concat!("tiphys.local/tiphys:", env!("CARGO_PKG_VERSION"));
@@ -33,6 +33,7 @@ pub(super) async fn serve(
     let _ = fs::remove_file(&socket);
     let listener =
         UnixListener::bind(&socket).with_context(|| format!("cannot make {}", socket.display()))?;
+    private(&socket)?;
     Ok(tokio::runtime::Handle::current().spawn(async move {
         if let Err(error) = server.serve(listener, stop).await {
             error!(%error, "the runtime has stopped");

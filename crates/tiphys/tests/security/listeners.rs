@@ -1,0 +1,152 @@
+//! Every socket that the processes of a cluster listen on, compared with a table, and what each
+//! answers somebody without credentials.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use crate::world::{World, output, run};
+
+/// Process, address, what it is, and who is let in.
+const TABLE: &[(&str, &str, &str, &str)] = &[
+    (
+        "control",
+        "tcp 0.0.0.0:6443",
+        "the API server",
+        "certificates and tokens; anonymous: health and version",
+    ),
+    ("node", "tcp 0.0.0.0:KUBELET", "the kubelet", "certificates and tokens"),
+    ("node", "tcp 127.0.0.1:STREAMS", "streams of the runtime", "a secret in the path, good once"),
+    (
+        "control",
+        "unix node.sock",
+        "the API server as this node",
+        "root, by the file's mode and the caller's uid",
+    ),
+    (
+        "control",
+        "unix proxy.sock",
+        "the API server as the proxy",
+        "root, by the file's mode and the caller's uid",
+    ),
+    ("node", "unix cri.sock", "the container runtime", "root, by the file's mode"),
+    ("node", "unix image.sock", "image import and export", "root, by the file's mode"),
+    ("shim", "unix shim.sock", "a pod's shim", "root, by the folder's mode"),
+];
+
+/// What somebody without credentials asks for.
+const PATHS: &[&str] = &[
+    "/",
+    "/api",
+    "/apis",
+    "/configz",
+    "/debug/pprof",
+    "/debug/pprof/",
+    "/debug/flags/v",
+    "/flagz",
+    "/logs",
+    "/logs/",
+    "/metrics",
+    "/metrics/cadvisor",
+    "/openapi/v2",
+    "/pods",
+    "/runningpods/",
+    "/spec/",
+    "/stats/summary",
+    "/statusz",
+    "/tiphys/why",
+    "/exec/a/b/c",
+    "/attach/a/b",
+    "/cri/exec/x",
+    "/healthz",
+    "/livez",
+    "/readyz",
+    "/version",
+];
+const OPEN: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
+
+#[test]
+fn nothing_listens_that_is_not_in_the_table() {
+    let world = World::new("listeners");
+    world.tiphys(&["up", "--node-name", "n1"]);
+    world.kubectl(&["run", "web", "--image", "tiphys.local/hello:1"]);
+    world.until("the pod runs", || {
+        world.try_kubectl(&["get", "pod", "web", "-o", "jsonpath={.status.phase}"]) == "Running"
+    });
+    let port = "jsonpath={.status.daemonEndpoints.kubeletEndpoint.Port}";
+    let kubelet = world.kubectl(&["get", "node", "n1", "-o", port]);
+    let found = listening(&world, &kubelet);
+    let table: BTreeSet<(String, String)> =
+        TABLE.iter().map(|(who, at, ..)| ((*who).to_owned(), (*at).to_owned())).collect();
+    assert_eq!(found, table);
+
+    for (name, mode) in
+        [("cri.sock", 0o600), ("image.sock", 0o600), ("node.sock", 0o600), ("proxy.sock", 0o600)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let about = fs::metadata(world.path().join("run").join(name)).expect("a socket");
+        assert_eq!(about.permissions().mode() & 0o777, mode, "{name}");
+    }
+    let streams = tcp(&world).into_iter().find(|(at, _)| at.starts_with("127.0.0.1:"));
+    let (streams, _) = streams.expect("the runtime's streams");
+    let ask = |url: &str| {
+        let args = ["-sk", "-o", "/dev/null", "-w", "%{http_code}", "--max-time", "10", url];
+        String::from_utf8_lossy(&output(&mut world.inside("curl", &args)).stdout).into_owned()
+    };
+    for path in PATHS {
+        let api = ask(&format!("https://192.0.2.2:6443{path}"));
+        let expected: &[&str] = if OPEN.contains(path) { &["200"] } else { &["401", "403"] };
+        assert!(expected.contains(&&*api), "API server {path}: {api}");
+        assert_eq!(ask(&format!("https://192.0.2.2:{kubelet}{path}")), "401", "kubelet {path}");
+        assert_eq!(ask(&format!("http://{streams}{path}")), "404", "streams {path}");
+    }
+    world.tiphys(&["down"]);
+    world.assert_nothing_left();
+}
+
+/// Who listens where, in the words of the table.
+fn listening(world: &World, kubelet: &str) -> BTreeSet<(String, String)> {
+    let mut found = BTreeSet::new();
+    for (at, process) in tcp(world) {
+        let at = match &*at {
+            at if at == format!("0.0.0.0:{kubelet}") => "0.0.0.0:KUBELET".to_owned(),
+            at if at.starts_with("127.0.0.1:") => "127.0.0.1:STREAMS".to_owned(),
+            at => at.to_owned(),
+        };
+        found.insert((process, format!("tcp {at}")));
+    }
+    let udp = run(&mut world.inside("ss", &["-Hlnup"]));
+    assert_eq!(udp, "", "nothing of the host's network listens for UDP");
+    let unix = run(&mut world.inside("ss", &["-Hlxp"]));
+    for line in unix.lines() {
+        let Some(process) = process(world, line) else { continue };
+        let path = line.split_whitespace().nth(4).unwrap_or_default();
+        let name = Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned();
+        found.insert((process, format!("unix {name}")));
+    }
+    found
+}
+
+/// Addresses of TCP listeners in the namespace, and whose they are.
+fn tcp(world: &World) -> Vec<(String, String)> {
+    let all = run(&mut world.inside("ss", &["-Hlntp"]));
+    let lines = all.lines().map(|line| {
+        let at = line.split_whitespace().nth(3).unwrap_or_default().to_owned();
+        (at, process(world, line).unwrap_or_else(|| panic!("not one of ours: {line}")))
+    });
+    lines.collect()
+}
+
+/// Which of the cluster's processes a line of `ss` names; the supervisor holds `control`'s.
+fn process(world: &World, line: &str) -> Option<String> {
+    let pids = line.split("pid=").skip(1).filter_map(|rest| rest.split(',').next());
+    let pids: Vec<String> = pids.map(str::to_owned).collect();
+    let part = ["control", "node"]
+        .into_iter()
+        .find(|part| world.pid(part).is_some_and(|pid| pids.contains(&pid)));
+    let folder = world.path().to_str().expect("text");
+    let shim = |pid: &String| {
+        let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let about = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        line.contains(folder) || about.starts_with(folder)
+    };
+    part.map(str::to_owned).or_else(|| pids.iter().any(shim).then(|| "shim".to_owned()))
+}
