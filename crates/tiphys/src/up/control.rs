@@ -45,14 +45,12 @@ pub(crate) async fn run() -> Result<()> {
         secure_port: settings.port,
         advertise_address: Some(settings.node_ip),
         etcd_servers: settings.etcd.clone(),
-        // who signs kubelets' certificates: the cluster's own authority
-        kubelet_certificate_authority: Some(data.join("pki/ca.crt")),
         ..Flags::new(data)
     };
     settings.profile.apply(&mut flags, data)?;
     let listener = tokio::net::TcpListener::from_std(sockets.tls)?;
     let mut config = Config::new(flags)?;
-    config.kubelets_by_name = true;
+    config.kubelets_by_name = settings.profile.is_cis();
     config.lacking = settings.lacking().map(|part| part.name).collect();
     let running = Arc::new(start_on(config, Some(listener)).await?);
     let node = format!("system:node:{}", settings.node_name);

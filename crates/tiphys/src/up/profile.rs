@@ -56,6 +56,7 @@ impl Profile {
         flags.audit_log_maxage = 30;
         flags.audit_log_maxbackup = 10;
         flags.audit_log_maxsize = 100;
+        flags.kubelet_certificate_authority = Some(data.join("pki/ca.crt"));
         flags.whole.profiling = false;
         flags.connections.strict_transport_security_directives =
             vec!["max-age=31536000".to_owned()];

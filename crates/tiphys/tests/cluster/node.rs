@@ -138,7 +138,6 @@ fn kubelet(world: &World, more: &[&str]) -> Running {
         ("--port", "10252"),
     ];
     let mut command = world.command(&["kubelet"]);
-    command.args(world.serving_flags("n2"));
     command.args(flags.iter().flat_map(|(flag, value)| [*flag, *value])).args(more);
     if !more.contains(&"--eviction-hard") {
         command.args(["--eviction-hard", "memory.available<1Mi"]);
