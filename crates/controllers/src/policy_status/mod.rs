@@ -10,7 +10,7 @@ use api::{
 };
 use cel::{
     Environment, Node,
-    policy::{Expected, Expression, Scope},
+    policy::{Expected, Expression, Scope, Variables},
 };
 use client::{Error, Patch};
 use object::{Key, Lens, Value};
@@ -194,12 +194,12 @@ fn complaint(
         variables: !spec.get("variables").items().is_empty(),
     };
     let params = params.and_then(Option::as_ref);
-    let mut types = Vec::new();
+    let mut types = Variables::default();
     for variable in spec.get("variables").items() {
         let text = |name: &str| variable.get(name).as_str().unwrap_or_default();
         let environment: Arc<Environment> = scope.typed(&types, Some(object), params);
         let compiled = Expression::compile(&environment, text("expression"), Expected::Anything);
-        types.push((text("name").to_owned(), compiled.ty()));
+        types.declare(text("name"), compiled.ty());
     }
     let wrong = scope.typed(&types, Some(object), params).compile(source).err()?;
     Some(format!("{group}/{version}, Kind={kind}: {wrong}\n"))

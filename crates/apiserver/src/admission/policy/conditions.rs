@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cel::{
     Environment,
-    policy::{Conditions, Inputs, Scope},
+    policy::{Conditions, Inputs, Scope, Variables},
 };
 use object::{Recent, Value, to_json};
 use server::{Admission, Counter, Name, Report, Timing};
@@ -42,7 +42,7 @@ impl HookConditions {
         let name = |name, help| Name { name, help, labels: &["kind", "name", "operation", "type"] };
         Self {
             rights,
-            environment: scope.environment(&[]),
+            environment: scope.environment(&Variables::default()),
             compiled: Mutex::new(Recent::new(CACHE)),
             seconds: Timing::new(
                 name(
