@@ -2,6 +2,8 @@
 //! out. Each test attempts what must not work, against folders and namespaces made for it. One
 //! topic a file.
 
+mod attack;
+mod environment;
 mod image;
 mod restarts;
 mod volumes;
