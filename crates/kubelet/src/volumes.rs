@@ -3,7 +3,10 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use api::core::{
@@ -40,10 +43,10 @@ pub(crate) type Places = BTreeMap<String, Place>;
 /// are brought up to date.
 pub(crate) async fn prepare(host: &Host, pod: &Pod) -> Result<Places, String> {
     let mut places = Places::new();
-    let left = AtomicUsize::new(MOST_BYTES);
+    let budget = Budget { left: AtomicUsize::new(MOST_BYTES), last: Mutex::default() };
     let images = |volume: &&Volume| volume.volume_source().image().is_some();
     for volume in pod.spec().volumes().iter().filter(|volume| !images(volume)) {
-        let place = place(host, pod, volume, &left).await.map_err(|error| {
+        let place = place(host, pod, volume, &budget).await.map_err(|error| {
             format!("MountVolume.SetUp failed for volume \"{}\" : {error}", volume.name())
         })?;
         places.insert(volume.name().to_owned(), Place::Folder(place));
@@ -179,18 +182,41 @@ fn sub_path(mount: &VolumeMount, env: &[(String, String)]) -> Result<Option<Stri
     Ok(Some(sub).filter(|sub| !sub.is_empty()))
 }
 
-/// Takes what a file holds from what is `left` to a pod.
-fn spend(left: &AtomicUsize, bytes: usize) -> Result<(), String> {
-    let order = Ordering::Relaxed;
-    let spent = left.fetch_update(order, order, |left| left.checked_sub(bytes));
-    spent.map(drop).map_err(|_| format!("the pod's files are larger than {MOST_BYTES} bytes"))
+/// What the files of a pod may still take, while its volumes are put in place.
+struct Budget {
+    /// Bytes.
+    left: AtomicUsize,
+    /// The object that was read last, by kind and name: many sources of a volume may name the same one.
+    last: Mutex<Option<(&'static str, String, Arc<Data>)>>,
+}
+
+impl Budget {
+    fn spend(&self, bytes: usize) -> Result<(), String> {
+        let order = Ordering::Relaxed;
+        let spent = self.left.fetch_update(order, order, |left| left.checked_sub(bytes));
+        spent.map(drop).map_err(|_| format!("the pod's files are larger than {MOST_BYTES} bytes"))
+    }
+
+    /// The object if it is the one that was read last.
+    fn known(&self, kind: &str, name: &str) -> Option<Arc<Data>> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = last.as_ref().filter(|(of, known, _)| *of == kind && known == name);
+        same.map(|(_, _, data)| data.clone())
+    }
+
+    fn remember(&self, kind: &'static str, name: &str, data: Data) -> Arc<Data> {
+        let data = Arc::new(data);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some((kind, name.to_owned(), data.clone()));
+        data
+    }
 }
 
 async fn place(
     host: &Host,
     pod: &Pod,
     volume: &Volume,
-    left: &AtomicUsize,
+    budget: &Budget,
 ) -> Result<PathBuf, String> {
     let (source, name) = (volume.volume_source(), volume.name());
     let below = |kind: &str| {
@@ -231,7 +257,7 @@ async fn place(
         let claim = format!("{}-{name}", pod.metadata().name());
         return persistent(host, pod, &claim).await;
     }
-    let reader = Reader { host, pod, volume: name, left };
+    let reader = Reader { host, pod, volume: name, budget };
     let (kind, files) = if let Some(map) = source.config_map() {
         let part = Part { items: map.items(), mode: map.default_mode(), optional: map.optional() };
         let name = map.local_object_reference().name();
@@ -315,19 +341,32 @@ struct Reader<'a> {
     host: &'a Host,
     pod: &'a Pod,
     volume: &'a str,
-    /// Bytes that the pod's files may still have.
-    left: &'a AtomicUsize,
+    budget: &'a Budget,
 }
 
 impl Reader<'_> {
     async fn config_map(&self, name: &str, part: &Part<'_>) -> Result<Files, String> {
-        let data = self.host.objects.config_map(self.pod.metadata().namespace(), name).await?;
-        select(data, ("configmap", name), part, self.left)
+        let data = match self.budget.known("configmap", name) {
+            Some(data) => Some(data),
+            None => {
+                let namespace = self.pod.metadata().namespace();
+                let data = self.host.objects.config_map(namespace, name).await?;
+                data.map(|data| self.budget.remember("configmap", name, data))
+            }
+        };
+        select(data.as_deref(), ("configmap", name), part, self.budget)
     }
 
     async fn secret(&self, name: &str, part: &Part<'_>) -> Result<Files, String> {
-        let data = self.host.objects.secret(self.pod.metadata().namespace(), name).await?;
-        select(data, ("secret", name), part, self.left)
+        let data = match self.budget.known("secret", name) {
+            Some(data) => Some(data),
+            None => {
+                let namespace = self.pod.metadata().namespace();
+                let data = self.host.objects.secret(namespace, name).await?;
+                data.map(|data| self.budget.remember("secret", name, data))
+            }
+        };
+        select(data.as_deref(), ("secret", name), part, self.budget)
     }
 
     async fn projection(
@@ -396,7 +435,7 @@ impl Reader<'_> {
 
     /// A file that only its owner reads where a group is given the volume.
     fn private(&self, content: String, mode: i32, user: Option<i64>) -> Result<File, String> {
-        spend(self.left, content.len())?;
+        self.budget.spend(content.len())?;
         let grouped = self.pod.spec().security_context().is_some_and(|c| c.fs_group().is_some());
         let mode = if grouped { 0o600 } else { mode.unsigned_abs() };
         Ok(File { content: content.into_bytes(), mode, user: owner(user) })
@@ -415,7 +454,7 @@ impl Reader<'_> {
                 (None, Some(resource)) => env::resource(self.pod, None, resource, &sources)?,
                 (None, None) => continue,
             };
-            spend(self.left, content.len())?;
+            self.budget.spend(content.len())?;
             let mode = item.mode().unwrap_or(mode).unsigned_abs();
             let file = File { content: content.into_bytes(), mode, user: owner(item.user()) };
             files.insert(item.path().to_owned(), file);
@@ -430,10 +469,10 @@ fn owner(user: Option<i64>) -> Option<u32> {
 
 /// All of an object's keys, or those that are named.
 fn select(
-    data: Option<Data>,
+    data: Option<&Data>,
     (kind, name): (&str, &str),
     part: &Part<'_>,
-    left: &AtomicUsize,
+    budget: &Budget,
 ) -> Result<Files, String> {
     let optional = part.optional == Some(true);
     let Some(data) = data else {
@@ -445,15 +484,15 @@ fn select(
     };
     let mode = part.mode.unsigned_abs();
     if part.items.is_empty() {
-        spend(left, data.values().map(Vec::len).sum())?;
-        let whole = data.into_iter();
-        return Ok(whole.map(|(key, content)| (key, File { content, mode, user: None })).collect());
+        budget.spend(data.values().map(Vec::len).sum())?;
+        let file = |content: &Vec<u8>| File { content: content.clone(), mode, user: None };
+        return Ok(data.iter().map(|(key, content)| (key.clone(), file(content))).collect());
     }
     let mut files = Files::new();
     for item in part.items.iter() {
         match data.get(item.key()) {
             Some(content) => {
-                spend(left, content.len())?;
+                budget.spend(content.len())?;
                 let mode = item.mode().map_or(mode, i32::unsigned_abs);
                 let file = File { content: content.clone(), mode, user: owner(item.user()) };
                 files.insert(item.path().to_owned(), file);
@@ -514,5 +553,26 @@ mod tests {
         assert_eq!(sub("subPath: ..a/b..").unwrap().unwrap(), "..a/b..");
         assert_eq!(sub("subPathExpr: $(E)").unwrap(), None);
         assert_eq!(sub("name: x").unwrap(), None);
+    }
+
+    /// The same large object, named again and again.
+    #[test]
+    fn the_files_of_a_pod_are_bounded() {
+        let budget = Budget { left: AtomicUsize::new(MOST_BYTES), last: Mutex::default() };
+        let data = budget.remember("secret", "s", Data::from([("k".into(), vec![7; 1 << 20])]));
+        assert!(budget.known("configmap", "s").is_none() && budget.known("secret", "t").is_none());
+        let text = "items: [{key: k, path: a}, {key: k, path: b}]";
+        let source = api::core::SecretVolumeSource::from(from_yaml(text).expect("a source"));
+        let part = Part { items: source.items(), mode: 0o644, optional: None };
+        let mut refused = None;
+        for round in 0..100 {
+            match select(Some(&data), ("secret", "s"), &part, &budget) {
+                Ok(files) => assert_eq!(files.len(), 2, "one key may be two files"),
+                Err(error) => refused = refused.or(Some((round, error))),
+            }
+        }
+        let (round, error) = refused.expect("there is a limit");
+        assert_eq!(round, 64);
+        assert!(error.contains("larger than 134217728 bytes"), "{error}");
     }
 }
