@@ -116,7 +116,7 @@ fn faults(pid: &str, init: i32, folder: &Path) -> Option<String> {
 async fn an_exec_has_the_containers_rights_when_it_appears() {
     let mut runtime = Runtime::start().await;
     let sandbox = runtime.sandbox("pod").await;
-    let id = runtime.container(&sandbox, shell("a", "sleep 1000")).await;
+    let id = runtime.container(&sandbox, shell("a", "sleep 100000")).await; // 10,000 take a while
     let (init, folder) = (runtime.init(&id), runtime.folder().to_owned());
     let (over, seen) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let (stop, count) = (over.clone(), seen.clone());
