@@ -1,9 +1,15 @@
 //! What containers find in their environment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use api::core::{Container, EnvVar, ObjectFieldSelector, Pod, ResourceFieldSelector, Service};
 use object::{Quantity, quote::quote};
+
+/// The longest text that references may expand to: the kernel passes no longer one to a program. Without a limit,
+/// variables that each name the one before twice fill the node's memory.
+const LONGEST: usize = 128 << 10;
+/// The longest list of texts, for the same reason.
+const LONGEST_LIST: usize = 2 << 20;
 
 /// Values that variables are taken from, read before.
 #[derive(Clone, Debug, Default)]
@@ -42,7 +48,7 @@ pub fn env(
             Some(data) => {
                 for (key, value) in data {
                     let value = String::from_utf8_lossy(value).into_owned();
-                    vars.set(&format!("{}{key}", from.prefix()), value);
+                    vars.set(&format!("{}{key}", from.prefix()), value)?;
                 }
             }
             None if optional == Some(true) => {}
@@ -52,40 +58,63 @@ pub fn env(
     for var in container.env().iter() {
         let value = match var.value_from() {
             None => {
-                let expanded = expand(var.value(), |name| {
-                    vars.get(name).or_else(|| sources.services.get(name)).cloned()
-                });
-                Some(expanded)
+                let known = |name: &str| vars.get(name).or_else(|| sources.services.get(name));
+                let expanded = expand(var.value(), |name| known(name).map(String::as_str));
+                Some(expanded.map_err(|error| format!("variable {}: {error}", var.name()))?)
             }
             Some(_) => value_from(pod, container, var, sources)?,
         };
         if let Some(value) = value {
-            vars.set(var.name(), value);
+            vars.set(var.name(), value)?;
         }
     }
     for (name, value) in &sources.services {
         if vars.get(name).is_none() {
-            vars.set(name, value.clone());
+            vars.set(name, value.clone())?;
         }
     }
-    Ok(vars.0)
+    Ok(vars.list)
+}
+
+/// Expands each word of a command.
+pub fn expand_all<'a, 'b>(
+    words: impl Iterator<Item = &'b str>,
+    known: impl Fn(&str) -> Option<&'a str>,
+) -> Result<Vec<String>, String> {
+    let mut length = 0_usize;
+    let expanded = words.map(|word| {
+        let expanded = expand(word, &known)?;
+        length = length.saturating_add(expanded.len());
+        if length > LONGEST_LIST { Err(too_long(LONGEST_LIST)) } else { Ok(expanded) }
+    });
+    expanded.collect()
+}
+
+fn too_long(limit: usize) -> String {
+    format!("longer than {limit} bytes after its references are expanded")
 }
 
 /// Replaces `$(NAME)`; what is not known stays as it is, `$$` is a dollar.
-pub fn expand(text: &str, known: impl Fn(&str) -> Option<String>) -> String {
+pub fn expand<'a>(text: &str, known: impl Fn(&str) -> Option<&'a str>) -> Result<String, String> {
+    let limit = LONGEST.max(text.len());
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
+    let last_end = text.rfind(')').map_or(0, |at| text.len() - at); // counted from the end
     while let Some(at) = rest.find('$') {
         out.push_str(&rest[..at]);
         let after = &rest[at + 1..];
+        let can_end = after.len() >= last_end && last_end > 0;
         if let Some(tail) = after.strip_prefix('$') {
             out.push('$');
             rest = tail;
         } else if let Some((name, tail)) =
-            after.strip_prefix('(').and_then(|after| after.split_once(')'))
+            after.strip_prefix('(').filter(|_| can_end).and_then(|after| after.split_once(')'))
         {
             if let Some(value) = known(name) {
-                out.push_str(&value);
+                if out.len().saturating_add(value.len()) > limit {
+                    return Err(too_long(limit));
+                }
+                out.push_str(value);
             } else {
                 out.push_str("$(");
                 out.push_str(name);
@@ -97,7 +126,8 @@ pub fn expand(text: &str, known: impl Fn(&str) -> Option<String>) -> String {
             rest = after;
         }
     }
-    out + rest
+    out.push_str(rest);
+    Ok(out)
 }
 
 /// A field of the pod as text.
@@ -247,19 +277,33 @@ fn value_from(
     }
 }
 
+/// Variables in the order in which they were first set.
 #[derive(Default)]
-struct Vars(Vec<(String, String)>);
+struct Vars {
+    list: Vec<(String, String)>,
+    /// Where each is in the list.
+    places: HashMap<String, usize>,
+    length: usize,
+}
 
 impl Vars {
     fn get(&self, name: &str) -> Option<&String> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+        self.places.get(name).map(|at| &self.list[*at].1)
     }
 
-    fn set(&mut self, name: &str, value: String) {
-        match self.0.iter_mut().find(|(known, _)| known == name) {
-            Some((_, known)) => *known = value,
-            None => self.0.push((name.to_owned(), value)),
+    fn set(&mut self, name: &str, value: String) -> Result<(), String> {
+        self.length = self.length.saturating_add(name.len() + value.len());
+        if self.length > LONGEST_LIST {
+            return Err(format!("the environment is longer than {LONGEST_LIST} bytes"));
         }
+        if let Some(at) = self.places.get(name) {
+            let old = std::mem::replace(&mut self.list[*at].1, value);
+            self.length -= name.len() + old.len();
+        } else {
+            self.places.insert(name.to_owned(), self.list.len());
+            self.list.push((name.to_owned(), value));
+        }
+        Ok(())
     }
 }
 
@@ -271,16 +315,60 @@ mod tests {
 
     #[test]
     fn references_expand_and_dollars_escape() {
-        let known = |name: &str| (name == "A").then(|| "1".to_owned());
+        let known = |name: &str| (name == "A").then_some("1");
         for (text, want) in [
             ("$(A)-$(A)", "1-1"),
             ("$(B)", "$(B)"),
             ("$$(A)", "$(A)"),
             ("$A ${A} $", "$A ${A} $"),
             ("$(A", "$(A"),
+            ("$(A)$(", "1$("),
+            ("$($(A))", "$($(A))"),
+            (")$(A", ")$(A"),
         ] {
-            assert_eq!(expand(text, known), want, "{text}");
+            assert_eq!(expand(text, known).as_deref(), Ok(want), "{text}");
         }
+    }
+
+    /// Each variable names the one before twice: forty of them are a terabyte.
+    #[test]
+    fn references_to_references_do_not_fill_the_memory() {
+        let one = |at: usize| format!("{{name: v{}, value: '$(v{at})$(v{at})'}}", at + 1);
+        let all: Vec<_> = (0..40).map(one).collect();
+        let text = format!("{{name: a, env: [{{name: v0, value: x}}, {}]}}", all.join(", "));
+        let refused = vars(&text, &Sources::default()).unwrap_err();
+        assert!(refused.contains("variable v18: longer than 131072 bytes"), "{refused}");
+        let known = |_: &str| Some(BIG);
+        let words = || std::iter::repeat_n("$(A)", 100_000);
+        assert!(expand_all(words(), known).unwrap_err().contains("longer than 2097152"));
+        assert!(expand(&"$(A)".repeat(100_000), known).is_err());
+    }
+
+    const BIG: &str = "0123456789012345678901234567890123456789012345678901234567890123456789";
+
+    /// The same source again and again under other names.
+    #[test]
+    fn an_environment_is_no_longer_than_the_kernel_takes() {
+        let data = BTreeMap::from([("k".to_owned(), vec![b'x'; 1 << 20])]);
+        let sources =
+            Sources { config_maps: [("m".to_owned(), Some(data))].into(), ..Sources::default() };
+        let one = |at: usize| format!("{{prefix: p{at}, configMapRef: {{name: m}}}}");
+        let all: Vec<_> = (0..1000).map(one).collect();
+        let refused = vars(&format!("{{name: a, envFrom: [{}]}}", all.join(", ")), &sources);
+        assert_eq!(refused.unwrap_err(), "the environment is longer than 2097152 bytes");
+    }
+
+    /// Neither many variables nor many references without an end take longer than their length explains.
+    #[test]
+    fn long_lists_and_texts_take_little_time() {
+        let began = std::time::Instant::now();
+        let mut vars = Vars::default();
+        for at in 0..60_000 {
+            vars.set(&format!("v{at}"), "x".into()).unwrap();
+        }
+        let open = format!("){}", "$(".repeat(1 << 20));
+        assert_eq!(expand(&open, |_| None).unwrap(), open);
+        assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
     }
 
     fn vars(container: &str, sources: &Sources) -> Result<Vec<(String, String)>, String> {

@@ -3,6 +3,10 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use api::core::{
@@ -28,6 +32,10 @@ pub(crate) enum Place {
     Image(String),
 }
 
+/// The bytes of all files that the kubelet writes for one pod. A pod can name the same object thousands of times,
+/// and most of these files are in the node's memory.
+const MOST_BYTES: usize = 128 << 20;
+
 /// Where each volume of a pod is. Images come when a container needs them.
 pub(crate) type Places = BTreeMap<String, Place>;
 
@@ -35,9 +43,10 @@ pub(crate) type Places = BTreeMap<String, Place>;
 /// are brought up to date.
 pub(crate) async fn prepare(host: &Host, pod: &Pod) -> Result<Places, String> {
     let mut places = Places::new();
+    let budget = Budget { left: AtomicUsize::new(MOST_BYTES), last: Mutex::default() };
     let images = |volume: &&Volume| volume.volume_source().image().is_some();
     for volume in pod.spec().volumes().iter().filter(|volume| !images(volume)) {
-        let place = place(host, pod, volume).await.map_err(|error| {
+        let place = place(host, pod, volume, &budget).await.map_err(|error| {
             format!("MountVolume.SetUp failed for volume \"{}\" : {error}", volume.name())
         })?;
         places.insert(volume.name().to_owned(), Place::Folder(place));
@@ -156,8 +165,9 @@ fn sub_path(mount: &VolumeMount, env: &[(String, String)]) -> Result<Option<Stri
     let sub = if mount.sub_path_expr().is_empty() {
         mount.sub_path().to_owned()
     } else {
-        let known = |name: &str| env.iter().find(|(key, _)| key == name).map(|(_, v)| v.clone());
-        let expanded = expand(mount.sub_path_expr(), known);
+        let known = |name: &str| env.iter().find(|(key, _)| key == name).map(|(_, v)| v.as_str());
+        let expanded = expand(mount.sub_path_expr(), known)
+            .map_err(|error| format!("failed to expand subPath expression: {error}"))?;
         if expanded.contains("$(") {
             return Err(format!("failed to expand subPath expression: {expanded}"));
         }
@@ -172,7 +182,42 @@ fn sub_path(mount: &VolumeMount, env: &[(String, String)]) -> Result<Option<Stri
     Ok(Some(sub).filter(|sub| !sub.is_empty()))
 }
 
-async fn place(host: &Host, pod: &Pod, volume: &Volume) -> Result<PathBuf, String> {
+/// What the files of a pod may still take, while its volumes are put in place.
+struct Budget {
+    /// Bytes.
+    left: AtomicUsize,
+    /// The object that was read last, by kind and name: many sources of a volume may name the same one.
+    last: Mutex<Option<(&'static str, String, Arc<Data>)>>,
+}
+
+impl Budget {
+    fn spend(&self, bytes: usize) -> Result<(), String> {
+        let order = Ordering::Relaxed;
+        let spent = self.left.fetch_update(order, order, |left| left.checked_sub(bytes));
+        spent.map(drop).map_err(|_| format!("the pod's files are larger than {MOST_BYTES} bytes"))
+    }
+
+    /// The object if it is the one that was read last.
+    fn known(&self, kind: &str, name: &str) -> Option<Arc<Data>> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = last.as_ref().filter(|(of, known, _)| *of == kind && known == name);
+        same.map(|(_, _, data)| data.clone())
+    }
+
+    fn remember(&self, kind: &'static str, name: &str, data: Data) -> Arc<Data> {
+        let data = Arc::new(data);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some((kind, name.to_owned(), data.clone()));
+        data
+    }
+}
+
+async fn place(
+    host: &Host,
+    pod: &Pod,
+    volume: &Volume,
+    budget: &Budget,
+) -> Result<PathBuf, String> {
     let (source, name) = (volume.volume_source(), volume.name());
     let below = |kind: &str| {
         let volumes = host.config.pod_folder(pod.metadata().uid()).join("volumes");
@@ -212,7 +257,7 @@ async fn place(host: &Host, pod: &Pod, volume: &Volume) -> Result<PathBuf, Strin
         let claim = format!("{}-{name}", pod.metadata().name());
         return persistent(host, pod, &claim).await;
     }
-    let reader = Reader { host, pod, volume: name };
+    let reader = Reader { host, pod, volume: name, budget };
     let (kind, files) = if let Some(map) = source.config_map() {
         let part = Part { items: map.items(), mode: map.default_mode(), optional: map.optional() };
         let name = map.local_object_reference().name();
@@ -296,17 +341,32 @@ struct Reader<'a> {
     host: &'a Host,
     pod: &'a Pod,
     volume: &'a str,
+    budget: &'a Budget,
 }
 
 impl Reader<'_> {
     async fn config_map(&self, name: &str, part: &Part<'_>) -> Result<Files, String> {
-        let data = self.host.objects.config_map(self.pod.metadata().namespace(), name).await?;
-        select(data, "configmap", name, part)
+        let data = match self.budget.known("configmap", name) {
+            Some(data) => Some(data),
+            None => {
+                let namespace = self.pod.metadata().namespace();
+                let data = self.host.objects.config_map(namespace, name).await?;
+                data.map(|data| self.budget.remember("configmap", name, data))
+            }
+        };
+        select(data.as_deref(), ("configmap", name), part, self.budget)
     }
 
     async fn secret(&self, name: &str, part: &Part<'_>) -> Result<Files, String> {
-        let data = self.host.objects.secret(self.pod.metadata().namespace(), name).await?;
-        select(data, "secret", name, part)
+        let data = match self.budget.known("secret", name) {
+            Some(data) => Some(data),
+            None => {
+                let namespace = self.pod.metadata().namespace();
+                let data = self.host.objects.secret(namespace, name).await?;
+                data.map(|data| self.budget.remember("secret", name, data))
+            }
+        };
+        select(data.as_deref(), ("secret", name), part, self.budget)
     }
 
     async fn projection(
@@ -334,12 +394,12 @@ impl Reader<'_> {
                 seconds: token.expiration_seconds(),
             };
             let content = self.host.objects.token(self.pod, &wanted, self.host.now()).await?;
-            let file = self.private(content, mode, token.user());
+            let file = self.private(content, mode, token.user())?;
             return Ok([(token.path().to_owned(), file)].into());
         }
         if let Some(bundle) = source.cluster_trust_bundle() {
             let content = self.host.objects.trust(bundle).await?;
-            let file = self.private(content, mode, bundle.user());
+            let file = self.private(content, mode, bundle.user())?;
             return Ok([(bundle.path().to_owned(), file)].into());
         }
         if let Some(certificate) = source.pod_certificate() {
@@ -370,14 +430,15 @@ impl Reader<'_> {
         ];
         let wanted = files.into_iter().filter(|(path, _)| !path.is_empty());
         let file = |content| self.private(content, mode, source.user());
-        Ok(wanted.map(|(path, content)| (path.to_owned(), file(content))).collect())
+        wanted.map(|(path, content)| Ok((path.to_owned(), file(content)?))).collect()
     }
 
     /// A file that only its owner reads where a group is given the volume.
-    fn private(&self, content: String, mode: i32, user: Option<i64>) -> File {
+    fn private(&self, content: String, mode: i32, user: Option<i64>) -> Result<File, String> {
+        self.budget.spend(content.len())?;
         let grouped = self.pod.spec().security_context().is_some_and(|c| c.fs_group().is_some());
         let mode = if grouped { 0o600 } else { mode.unsigned_abs() };
-        File { content: content.into_bytes(), mode, user: owner(user) }
+        Ok(File { content: content.into_bytes(), mode, user: owner(user) })
     }
 
     fn downward(&self, items: &List<DownwardAPIVolumeFile>, mode: i32) -> Result<Files, String> {
@@ -393,6 +454,7 @@ impl Reader<'_> {
                 (None, Some(resource)) => env::resource(self.pod, None, resource, &sources)?,
                 (None, None) => continue,
             };
+            self.budget.spend(content.len())?;
             let mode = item.mode().unwrap_or(mode).unsigned_abs();
             let file = File { content: content.into_bytes(), mode, user: owner(item.user()) };
             files.insert(item.path().to_owned(), file);
@@ -406,9 +468,14 @@ fn owner(user: Option<i64>) -> Option<u32> {
 }
 
 /// All of an object's keys, or those that are named.
-fn select(data: Option<Data>, kind: &str, name: &str, part: &Part<'_>) -> Result<Files, String> {
+fn select(
+    data: Option<&Data>,
+    (kind, name): (&str, &str),
+    part: &Part<'_>,
+    budget: &Budget,
+) -> Result<Files, String> {
     let optional = part.optional == Some(true);
-    let Some(mut data) = data else {
+    let Some(data) = data else {
         return if optional {
             Ok(Files::new())
         } else {
@@ -417,15 +484,17 @@ fn select(data: Option<Data>, kind: &str, name: &str, part: &Part<'_>) -> Result
     };
     let mode = part.mode.unsigned_abs();
     if part.items.is_empty() {
-        let whole = data.into_iter();
-        return Ok(whole.map(|(key, content)| (key, File { content, mode, user: None })).collect());
+        budget.spend(data.values().map(Vec::len).sum())?;
+        let file = |content: &Vec<u8>| File { content: content.clone(), mode, user: None };
+        return Ok(data.iter().map(|(key, content)| (key.clone(), file(content))).collect());
     }
     let mut files = Files::new();
     for item in part.items.iter() {
-        match data.remove(item.key()) {
+        match data.get(item.key()) {
             Some(content) => {
+                budget.spend(content.len())?;
                 let mode = item.mode().map_or(mode, i32::unsigned_abs);
-                let file = File { content, mode, user: owner(item.user()) };
+                let file = File { content: content.clone(), mode, user: owner(item.user()) };
                 files.insert(item.path().to_owned(), file);
             }
             None if optional => {}
@@ -484,5 +553,26 @@ mod tests {
         assert_eq!(sub("subPath: ..a/b..").unwrap().unwrap(), "..a/b..");
         assert_eq!(sub("subPathExpr: $(E)").unwrap(), None);
         assert_eq!(sub("name: x").unwrap(), None);
+    }
+
+    /// The same large object, named again and again.
+    #[test]
+    fn the_files_of_a_pod_are_bounded() {
+        let budget = Budget { left: AtomicUsize::new(MOST_BYTES), last: Mutex::default() };
+        let data = budget.remember("secret", "s", Data::from([("k".into(), vec![7; 1 << 20])]));
+        assert!(budget.known("configmap", "s").is_none() && budget.known("secret", "t").is_none());
+        let text = "items: [{key: k, path: a}, {key: k, path: b}]";
+        let source = api::core::SecretVolumeSource::from(from_yaml(text).expect("a source"));
+        let part = Part { items: source.items(), mode: 0o644, optional: None };
+        let mut refused = None;
+        for round in 0..100 {
+            match select(Some(&data), ("secret", "s"), &part, &budget) {
+                Ok(files) => assert_eq!(files.len(), 2, "one key may be two files"),
+                Err(error) => refused = refused.or(Some((round, error))),
+            }
+        }
+        let (round, error) = refused.expect("there is a limit");
+        assert_eq!(round, 64);
+        assert!(error.contains("larger than 134217728 bytes"), "{error}");
     }
 }

@@ -283,6 +283,22 @@ pub fn reset_affinity() -> io::Result<()> {
     if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Gives this process the scheduling and the memory layout of any other, whatever the node was started with: nice value
+/// and input and output priority of 0, no real-time class, addresses that cannot be guessed. Where the machine does not
+/// allow one of them, it stays as it is.
+pub fn reset_scheduling() {
+    const NORMAL: libc::c_int = 0; // SCHED_OTHER, which is also called SCHED_NORMAL
+    const OWN_PROCESS: libc::c_int = 1; // IOPRIO_WHO_PROCESS
+    let none = libc::sched_param { sched_priority: 0 };
+    // SAFETY: `none` outlives the call; the rest are numbers.
+    unsafe {
+        libc::sched_setscheduler(0, NORMAL, &raw const none);
+        libc::setpriority(libc::PRIO_PROCESS, 0, 0);
+        libc::syscall(libc::SYS_ioprio_set, OWN_PROCESS, 0, 0);
+        libc::personality(0);
+    }
+}
+
 /// Makes standard input, a terminal, the controlling one of this process, which leads its session.
 pub fn take_terminal() -> io::Result<()> {
     // SAFETY: takes numbers.

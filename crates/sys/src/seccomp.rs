@@ -56,20 +56,28 @@ type Calls = BTreeMap<i64, Vec<SeccompRule>>;
 ///
 /// A program has one action beside its default, so each further action is a program of its own; of
 /// several, the kernel obeys the strictest.
+///
+/// Calls that are newer than all that the profile speaks of do not exist (`ENOSYS`), unless its default allows them:
+/// libraries try new calls and then the old ones, but take `EPERM` for an answer.
 pub fn compile(default: Action, rules: &[Rule]) -> io::Result<Vec<Vec<u64>>> {
     let mut actions: Vec<Action> =
         rules.iter().map(|rule| rule.action).filter(|action| *action != default).collect();
     actions.sort_unstable();
     actions.dedup();
+    let newest = match default {
+        Action::Allow | Action::Log | Action::Trace(_) => None,
+        _ => rules.iter().flat_map(|rule| &rule.numbers).max(),
+    };
+    let newest = newest.and_then(|number| u32::try_from(*number).ok()).unwrap_or(LAST);
     let mut programs = Vec::new();
     if default != Action::Allow {
         // Whatever any rule speaks of passes here; the programs below judge it.
         let calls = calls(rules.iter().filter(|rule| rule.action != default))?;
-        programs.push(program(calls, default, Action::Allow)?);
+        programs.push(program(calls, default, Action::Allow, newest)?);
     }
     for action in actions.into_iter().filter(|action| *action != Action::Allow) {
         let calls = calls(rules.iter().filter(|rule| rule.action == action))?;
-        programs.push(program(calls, Action::Allow, action)?);
+        programs.push(program(calls, Action::Allow, action, newest)?);
     }
     Ok(programs)
 }
@@ -127,17 +135,43 @@ fn condition(from: &Condition) -> io::Result<SeccompCondition> {
         .map_err(io::Error::other)
 }
 
-fn program(calls: Calls, default: Action, matched: Action) -> io::Result<Vec<u64>> {
+/// Numbers above are another interface of the same machine (x32), which profiles do not speak of.
+const LAST: u32 = 0x3fff_ffff;
+
+/// How the kernel names this machine.
+const MACHINE: u32 = if cfg!(target_arch = "aarch64") { 0xc000_00b7 } else { 0xc000_003e };
+
+/// The beginning of a program: calls of this machine with a number above `newest` do not exist.
+fn unknown_calls(newest: u32) -> [u64; 5] {
+    const NUMBER: u32 = 0; // where the call's data have it
+    const ARCHITECTURE: u32 = 4;
+    const LOAD: u16 = 0x20;
+    const JUMP_IF_EQUAL: u16 = 0x15;
+    const JUMP_IF_GREATER: u16 = 0x25;
+    const RETURN: u16 = 0x06;
+    const NO_SUCH_CALL: u32 = 0x0005_0000 | 38; // SECCOMP_RET_ERRNO with ENOSYS
+    [
+        word(LOAD, 0, 0, ARCHITECTURE),
+        word(JUMP_IF_EQUAL, 0, 3, MACHINE),
+        word(LOAD, 0, 0, NUMBER),
+        word(JUMP_IF_GREATER, 0, 1, newest),
+        word(RETURN, 0, 0, NO_SUCH_CALL),
+    ]
+}
+
+/// One instruction, as the kernel reads it.
+fn word(code: u16, if_true: u8, if_false: u8, value: u32) -> u64 {
+    let (code, k) = (code.to_ne_bytes(), value.to_ne_bytes());
+    u64::from_ne_bytes([code[0], code[1], if_true, if_false, k[0], k[1], k[2], k[3]])
+}
+
+fn program(calls: Calls, default: Action, matched: Action, newest: u32) -> io::Result<Vec<u64>> {
     let arch = std::env::consts::ARCH.try_into().map_err(io::Error::other)?;
     let filter = SeccompFilter::new(calls, action(default), action(matched), arch)
         .map_err(io::Error::other)?;
     let program: BpfProgram = filter.try_into().map_err(io::Error::other)?;
-    let word = |one: &seccompiler::sock_filter| {
-        let code = one.code.to_ne_bytes();
-        let k = one.k.to_ne_bytes();
-        u64::from_ne_bytes([code[0], code[1], one.jt, one.jf, k[0], k[1], k[2], k[3]])
-    };
-    Ok(program.iter().map(word).collect())
+    let judged = program.iter().map(|one| word(one.code, one.jt, one.jf, one.k));
+    Ok(unknown_calls(newest).into_iter().chain(judged).collect())
 }
 
 fn action(action: Action) -> SeccompAction {

@@ -328,4 +328,68 @@ mod tests {
         fs::File::options().write(true).open(&file).unwrap().set_len(8 << 40).unwrap();
         attack.assert_harmless();
     }
+
+    /// `..data`, what it names and what containers open are exchanged while the files change.
+    #[test]
+    fn a_race_leads_nowhere() {
+        let rounds = std::env::var("TIPHYS_RACES").ok().and_then(|text| text.parse().ok());
+        let attack = Attack::new();
+        let (volume, host) = (attack.volume(), attack.host());
+        // The attacker follows no link of its own either: its links to the host lead nowhere in a container.
+        let plant = |folder: &Path, name: &str| {
+            let Ok(folder) = open_folder(CWD, folder.as_os_str()) else { return };
+            let _ = rustix::fs::unlinkat(&folder, name, AtFlags::empty());
+            let _ = symlinkat(&host, &folder, name);
+        };
+        let swap = |name: &str| {
+            let at = volume.join(name);
+            plant(&volume, name);
+            let _ = fs::rename(&at, volume.join("..aside"));
+            let _ = fs::create_dir(&at);
+            plant(&at, "link");
+            plant(&at, "a");
+            let _ = fs::rename(&at, volume.join("..moved"));
+            let kind = rustix::fs::FileType::Fifo;
+            let _ = rustix::fs::mknodat(CWD, &at, kind, Mode::from_raw_mode(0o666), 0);
+            let _ = fs::rename(volume.join("..aside"), &at);
+        };
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    let now = fs::read_link(volume.join(DATA)).unwrap_or_default();
+                    let now = now.to_string_lossy().into_owned();
+                    let is_name = now.starts_with("..") && now.len() > 2 && !now.contains('/');
+                    let names = [DATA, NEXT, "a", "..1_1", &now];
+                    for name in names.into_iter().take(4 + usize::from(is_name)) {
+                        swap(name);
+                    }
+                    if is_name {
+                        plant(&volume.join(&now), "a");
+                    }
+                }
+            });
+            let (mut good, mut refused) = (0_u32, 0_u32);
+            for round in 0..rounds.unwrap_or(1000) {
+                let content = format!("{round}");
+                match write(&volume, &files(&[("a", &content), ("deep/b", &content)]), None) {
+                    Ok(_) => good += 1,
+                    Err(_) => refused += 1,
+                }
+                if fs::read_to_string(host.join("a")).is_ok_and(|text| text == "host") {
+                    continue;
+                }
+                refused = u32::MAX; // told when the other thread has ended
+                break;
+            }
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert_ne!(refused, u32::MAX, "the host's file was changed");
+            println!("{good} writes, {refused} refused");
+            assert!(good > 0, "no write was possible");
+        });
+        assert_eq!(fs::read_dir(&host).unwrap().count(), 1);
+        crate::remove(&volume).unwrap();
+        write(&volume, &files(&[("a", "1")]), None).unwrap();
+        attack.assert_harmless();
+    }
 }

@@ -1,6 +1,10 @@
 //! Processes beside a container's first: run to their end, or connected to somebody.
 
-use std::{fs, io, time::Duration};
+use std::{
+    fs, io,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
 use rustix::pipe::{PipeFlags, pipe_with};
 use sys::stdio::Pipe;
@@ -19,7 +23,11 @@ use crate::{
 };
 
 /// What an answer may hold of a command's output.
-const LONGEST_OUTPUT: u64 = 16 << 20;
+const LONGEST_OUTPUT: usize = 16 << 20;
+
+/// What all answers together may hold; beyond that, each keeps `SHORTEST_OUTPUT`.
+const LONGEST_OF_ALL: usize = 256 << 20;
+const SHORTEST_OUTPUT: usize = 64 << 10;
 
 /// After a command has ended, what it started may hold its output open.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -108,7 +116,7 @@ async fn run(shim: &Shim, id: String, process: spec::Process) -> io::Result<Run>
 
 impl Run {
     async fn finish(self) -> io::Result<ExecSyncResponse> {
-        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        let (mut stdout, mut stderr) = (Kept::new(&LEFT), Kept::new(&LEFT));
         let exit = {
             let read = async {
                 tokio::try_join!(
@@ -130,14 +138,63 @@ impl Run {
             }
             exit
         };
+        let [stdout, stderr] =
+            [&mut stdout, &mut stderr].map(|kept| std::mem::take(&mut kept.bytes));
         Ok(ExecSyncResponse { stdout, stderr, exit_code: exit.code })
     }
 }
 
+/// Memory that outputs may still take.
+static LEFT: AtomicUsize = AtomicUsize::new(LONGEST_OF_ALL);
+
+/// The output of a command, as much of it as is kept.
+struct Kept<'a> {
+    bytes: Vec<u8>,
+    /// Bytes that were taken from `left`.
+    taken: usize,
+    left: &'a AtomicUsize,
+    /// Whether something was left out, and so all that follows.
+    is_full: bool,
+}
+
+impl<'a> Kept<'a> {
+    fn new(left: &'a AtomicUsize) -> Self {
+        Self { bytes: Vec::new(), taken: 0, left, is_full: false }
+    }
+
+    fn add(&mut self, chunk: &[u8]) {
+        let fits = LONGEST_OUTPUT.saturating_sub(self.bytes.len()).min(chunk.len());
+        let order = Ordering::Relaxed;
+        let is_free = self.bytes.len() + fits <= SHORTEST_OUTPUT;
+        if self.is_full {
+            return;
+        }
+        if !is_free {
+            let taken = self.left.fetch_update(order, order, |left| left.checked_sub(fits));
+            self.taken += if taken.is_ok() { fits } else { 0 };
+            self.is_full = taken.is_err();
+        }
+        if !self.is_full {
+            self.bytes.extend_from_slice(&chunk[..fits]);
+        }
+    }
+}
+
+impl Drop for Kept<'_> {
+    fn drop(&mut self) {
+        self.left.fetch_add(self.taken, Ordering::Relaxed);
+    }
+}
+
 /// Keeps the beginning of an output; the rest is read all the same, so that the command does not wait for a reader.
-async fn collect(mut from: impl AsyncRead + Unpin, into: &mut Vec<u8>) -> io::Result<()> {
-    (&mut from).take(LONGEST_OUTPUT).read_to_end(into).await?;
-    tokio::io::copy(&mut from, &mut tokio::io::sink()).await.map(drop)
+async fn collect(mut from: impl AsyncRead + Unpin, into: &mut Kept<'_>) -> io::Result<()> {
+    let mut chunk = vec![0; 64 << 10];
+    loop {
+        match from.read(&mut chunk).await? {
+            0 => return Ok(()),
+            got => into.add(&chunk[..got]),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -154,9 +211,27 @@ mod tests {
             }
             Ok::<_, io::Error>(())
         };
-        let mut kept = Vec::new();
+        let left = AtomicUsize::new(100 << 20);
+        let mut kept = Kept::new(&left);
         let (written, collected) = tokio::join!(write, collect(from, &mut kept));
         written.and(collected).expect("neither side waits for ever");
-        assert_eq!(kept.len(), 16 << 20);
+        assert_eq!(kept.bytes.len(), 16 << 20);
+    }
+
+    /// A hundred probes that each say 16 MiB must not take more memory than the node has.
+    #[test]
+    fn all_outputs_together_are_bounded() {
+        let left = AtomicUsize::new(1 << 20);
+        let mut all: Vec<_> = (0..100).map(|_| Kept::new(&left)).collect();
+        for kept in &mut all {
+            for _ in 0..1000 {
+                kept.add(&[7; 4096]);
+            }
+            assert!(kept.bytes.len() >= SHORTEST_OUTPUT, "each keeps something");
+        }
+        let total: usize = all.iter().map(|kept| kept.bytes.len()).sum();
+        assert!(total <= (1 << 20) + 100 * SHORTEST_OUTPUT, "{total}");
+        drop(all);
+        assert_eq!(left.into_inner(), 1 << 20);
     }
 }

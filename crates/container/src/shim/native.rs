@@ -187,6 +187,7 @@ fn isolate(
         process::close_others_now(&kept)?;
         process::new_session_keyring()?;
         umask(Mode::from_raw_mode(0o022));
+        process::reset_scheduling();
         limit_resources()
     };
     isolated().doing(|| "leave the shim".into())

@@ -284,11 +284,27 @@ fn place_mount(
     }
     let folder = FileType::from_raw_mode(fstat(&tree)?.st_mode) == FileType::Directory;
     let target = match &at.source {
-        Source::Bind { .. } | Source::Layers { .. } if folder => make_folder(root, &at.target)?,
-        Source::Bind { .. } | Source::Layers { .. } => make_file(root, &at.target)?,
+        Source::Bind { .. } | Source::Layers { .. } => {
+            let place =
+                if folder { make_folder(root, &at.target)? } else { make_file(root, &at.target)? };
+            refuse_proc(&place, &at.target)?;
+            place
+        }
         _ => own_place(root, &at.target)?,
     };
     mount::attach(&tree, target)
+}
+
+/// Which paths of /proc a volume may cover was decided by their names: a link in the image or in another volume must
+/// not lead there under another name.
+fn refuse_proc(place: &OwnedFd, target: &Path) -> io::Result<()> {
+    const PROC: i64 = 0x9fa0;
+    let leads_up = target.components().any(|part| part == std::path::Component::ParentDir);
+    let is_named = target.starts_with("/proc") && !leads_up;
+    if is_named || rustix::fs::fstatfs(place)?.f_type != PROC {
+        return Ok(());
+    }
+    Err(io::Error::other("it leads into /proc"))
 }
 
 /// Where one of the runtime's own file systems goes: what is masked or read-only in it is found by the same path

@@ -20,6 +20,9 @@ use super::{
 use crate::spec::Container;
 
 const CHUNK: usize = 8 << 10;
+/// What is read of an output after the first process has ended: as much as a pipe holds. Its processes are dead by
+/// then, but another container may have got hold of the pipe, and write for ever.
+const LAST_CHUNKS: usize = (1 << 20) / CHUNK;
 
 #[derive(Debug)]
 pub(super) struct Running {
@@ -41,6 +44,8 @@ pub(super) struct Output {
     stream: Stream,
     line: Line,
     pub(super) attached: Vec<Attached>,
+    /// Chunks that are still read once the first process has ended.
+    last_chunks: usize,
 }
 
 /// Somebody who follows a stream, and what has not been taken yet.
@@ -115,10 +120,10 @@ impl Running {
 
     /// The first process has ended: what it wrote last is still to be read.
     pub(super) fn end(&mut self, exit: Exit) {
-        for at in 0..self.outputs.len() {
+        self.exit = Some(exit);
+        for at in (0..self.outputs.len()).rev() {
             while self.pump(at) {}
         }
-        self.exit = Some(exit);
         (self.stdin, self.terminal) = (None, None);
         for waiter in self.waiters.drain(..) {
             answer(&waiter, &Reply::Exited(exit));
@@ -157,30 +162,36 @@ impl Running {
     /// Moves output on. `false` when there is none now; at its end the stream is removed.
     pub(super) fn pump(&mut self, at: usize) -> bool {
         let mut buffer = [0; CHUNK];
+        let has_ended = self.exit.is_some();
         let Some(output) = self.outputs.get_mut(at) else { return false };
         if !output.attached.is_empty() && !output.flush() {
             return false;
         }
         match output.source.read(&mut buffer) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => true,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && !has_ended => return false,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return true,
             // a terminal's end is an error
-            Ok(0) | Err(_) => {
-                let mut output = self.outputs.remove(at);
-                if let Some(log) = &mut self.log {
-                    log.finish(output.stream, &mut output.line)
-                        .unwrap_or_else(|error| complain(&error));
-                }
-                at < self.outputs.len()
-            }
+            Ok(0) | Err(_) => {}
             Ok(got) => {
                 if let Some(log) = &mut self.log {
                     log.write(output.stream, &mut output.line, &buffer[..got])
                         .unwrap_or_else(|error| complain(&error));
                 }
                 output.pass_on(&buffer[..got]);
-                true
+                output.last_chunks -= usize::from(has_ended);
+                if output.last_chunks > 0 {
+                    return true;
+                }
             }
+        }
+        self.close(at);
+        false
+    }
+
+    fn close(&mut self, at: usize) {
+        let mut output = self.outputs.remove(at);
+        if let Some(log) = &mut self.log {
+            log.finish(output.stream, &mut output.line).unwrap_or_else(|error| complain(&error));
         }
     }
 }
@@ -189,7 +200,8 @@ impl Output {
     fn new(source: OwnedFd, stream: Stream) -> io::Result<Self> {
         unblock(&source)?;
         let (line, attached) = (Line::default(), Vec::new());
-        Ok(Self { source: source.into(), stream, line, attached })
+        let last_chunks = LAST_CHUNKS;
+        Ok(Self { source: source.into(), stream, line, attached, last_chunks })
     }
 
     /// Whether everyone attached has taken everything. Who has gone is forgotten.

@@ -159,3 +159,30 @@ async fn containers_have_few_processes_by_default() {
     runtime.remove(&sandbox).await;
     runtime.end().await;
 }
+
+/// Another container of the pod opens the pipe and writes to it without end: neither does the end take longer, nor
+/// does the log grow.
+#[tokio::test]
+async fn a_container_ends_although_another_writes_to_its_output() {
+    let mut runtime = Runtime::start().await;
+    let sandbox = runtime.sharing_sandbox("pod").await;
+    let first = in_pod_namespace(shell("first", "exec sleep 86041"));
+    let first = runtime.container(&sandbox, first).await;
+    let script = "for p in /proc/[0-9]*; do [ \"$(cat $p/comm)\" = sleep ] && \
+                  (busybox yes > $p/fd/1) & done; echo ready; sleep 1000";
+    let writer = runtime.container(&sandbox, in_pod_namespace(shell("writer", script))).await;
+    wait_for(&runtime.logs().join("writer.log"), "ready").await;
+    let log = runtime.logs().join("first.log");
+    wait_for(&log, " y\n").await;
+    tokio::time::timeout(Duration::from_secs(30), stop(&mut runtime, &first))
+        .await
+        .expect("it ends");
+    let (_, said) = runtime.exec(&writer, "echo fine").await.expect("the shim answers");
+    assert_eq!(said, "fine\n");
+    let size = || fs::metadata(&log).expect("a log").len();
+    let before = size();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(size(), before, "somebody still writes");
+    runtime.remove(&sandbox).await;
+    runtime.end().await;
+}

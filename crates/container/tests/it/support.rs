@@ -85,10 +85,16 @@ impl Runtime {
 
     /// A new server over the same folder; pods go on in between.
     pub(crate) async fn restart(self) -> Self {
+        self.restart_after(|| ()).await
+    }
+
+    /// The same, with something that happens when the old server has written all it knows.
+    pub(crate) async fn restart_after(self, meanwhile: impl FnOnce()) -> Self {
         let Self { folder, cri, store: old, stop, served } = self;
         drop((cri, old));
         stop.cancel();
         served.await.expect("the old server ends");
+        meanwhile();
         let store = store(folder.path());
         Self::serve(folder, store).await
     }

@@ -13,7 +13,7 @@ use container::cri::{
 };
 
 use super::{plan::hash, sandbox};
-use crate::{cgroup, env::expand, runtime::labels};
+use crate::{cgroup, env::expand_all, runtime::labels};
 
 const MASKED: [&str; 12] = [
     "/proc/asound",
@@ -53,11 +53,11 @@ const SELINUX: &str = "/sys/fs/selinux/enforce";
 
 pub(crate) fn config(pod: &Pod, spec: &Spec, parts: Parts) -> Result<ContainerConfig, String> {
     check_user(pod, spec, &parts.image)?;
-    let known = |name: &str| {
-        parts.env.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
-    };
-    let expanded = |list: &object::List<String>| -> Vec<String> {
-        list.iter().map(|word| expand(word, known)).collect()
+    let variables: HashMap<&str, &str> =
+        parts.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let expanded = |what: &str, list: &object::List<String>| {
+        let words = expand_all(list.iter(), |name| variables.get(name).copied());
+        words.map_err(|error| format!("{what}: {error}"))
     };
     let mut all_labels: HashMap<_, _> = sandbox::pod_labels(pod)
         .into_iter()
@@ -88,8 +88,8 @@ pub(crate) fn config(pod: &Pod, spec: &Spec, parts: Parts) -> Result<ContainerCo
             user_specified_image: spec.image().into(),
             ..ImageSpec::default()
         }),
-        command: expanded(spec.command()),
-        args: expanded(spec.args()),
+        command: expanded("command", spec.command())?,
+        args: expanded("args", spec.args())?,
         working_dir: spec.working_dir().into(),
         envs: parts
             .env

@@ -2,7 +2,9 @@
 //! out. Each test attempts what must not work, against folders and namespaces made for it. One
 //! topic a file.
 
+mod attack;
 mod cis;
+mod environment;
 mod image;
 mod listeners;
 mod restarts;

@@ -1,5 +1,6 @@
 //! Attacks from inside containers, and by images: each is attempted.
 
+mod calls;
 mod descriptors;
 mod executable;
 mod images;

@@ -97,3 +97,30 @@ async fn no_mount_blocks_or_leaves_the_root() {
     runtime.remove(&sandbox).await;
     runtime.end().await;
 }
+
+/// Which files of /proc may be covered is decided by name; a link gives them another one (CVE-2019-19921).
+#[tokio::test]
+async fn no_link_leads_a_mount_into_proc() {
+    let mut runtime = Runtime::start().await;
+    let sandbox = runtime.sandbox("pod").await;
+    let shared = tempfile::tempdir().expect("a folder");
+    symlink("/proc", shared.path().join("link")).expect("a link");
+    let image = "example.test/proc-link:1";
+    let fill = |layer: &mut tar::Builder<Vec<u8>>| {
+        entry(layer, "p", tar::EntryType::Symlink, "/proc");
+        entry(layer, "s", tar::EntryType::Symlink, "/proc/self");
+    };
+    runtime.import(image, "{}", fill).await;
+    let targets =
+        ["/vol/link/self/attr", "/vol/link/sys", "/vol/link", "/p", "/s/attr", "/proc/../p/sys"];
+    for target in targets {
+        let mut config = shell("a", "sleep 1000");
+        config.image = Some(ImageSpec { image: image.into(), ..ImageSpec::default() });
+        config.mounts.push(mount(shared.path(), "/vol"));
+        config.mounts.push(mount(shared.path(), target));
+        let refused = runtime.try_container(&sandbox, config).await.expect_err(target);
+        assert!(refused.message().contains("/proc"), "{target}: {refused}");
+    }
+    runtime.remove(&sandbox).await;
+    runtime.end().await;
+}

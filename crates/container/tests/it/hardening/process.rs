@@ -1,6 +1,8 @@
 //! What a process has from the runtime and not from whoever started the node: limits, umask, keys, folder, terminal.
 
-use container::cri::{ExecRequest, ImageSpec, SecurityProfile, security_profile::ProfileType};
+use container::cri::{
+    Capability, ExecRequest, ImageSpec, Int64Value, SecurityProfile, security_profile::ProfileType,
+};
 
 use super::security;
 use crate::{
@@ -9,12 +11,13 @@ use crate::{
 };
 
 const SHOWN: &str = "umask; ulimit -n; ulimit -Hn; ulimit -c; ulimit -v; ulimit -f; \
-    grep Cpus_allowed: /proc/self/status; echo end";
+    grep Cpus_allowed: /proc/self/status; busybox cut -d ' ' -f 19 /proc/self/stat; \
+    busybox ionice -p $$; cat /proc/self/personality; echo end";
 
 #[tokio::test]
 async fn limits_and_umask_are_not_the_nodes() {
     let strange = "umask 077; ulimit -Sn 333; ulimit -Sc 77; ulimit -Sv 9000000; ulimit -Sf 99999; \
-        exec taskset 1 \"$0\" \"$@\"";
+        exec taskset 1 nice -n 3 ionice -c 3 setarch -R \"$0\" \"$@\"";
     let mut runtime = Runtime::start_with("/bin/sh", &["-c", strange, SHIM]).await;
     let sandbox = runtime.sandbox("pod").await;
     let id = runtime.container(&sandbox, shell("a", &format!("{SHOWN}; sleep 1000"))).await;
@@ -32,8 +35,20 @@ async fn limits_and_umask_are_not_the_nodes() {
     let files = hard.min(1 << 20).to_string();
     let status = std::fs::read_to_string("/proc/self/status").expect("proc");
     let processors = status.lines().find(|line| line.starts_with("Cpus_allowed:")).expect("a line");
-    let expected = ["0022", &files, &files, "0", "unlimited", "unlimited", processors, "end"]
-        .map(str::to_owned);
+    let expected = [
+        "0022",
+        &files,
+        &files,
+        "0",
+        "unlimited",
+        "unlimited",
+        processors,
+        "0", // nice
+        "none: prio 0",
+        "00000000", // personality
+        "end",
+    ]
+    .map(str::to_owned);
     assert_eq!(started, expected);
     assert_eq!(lines(&said), expected);
     runtime.remove(&sandbox).await;
@@ -104,12 +119,59 @@ async fn a_terminal_needs_no_name_that_a_container_can_change() {
         .container(&sandbox, shell("a", "rm /dev/ptmx; mkfifo /dev/ptmx; echo done; sleep 1000"))
         .await;
     wait_for(&runtime.logs().join("a.log"), "done").await;
-    let cmd = ["sh", "-c", "tty; stat -c %u /dev/pts/0; echo seen"].map(str::to_owned).into();
+    let cmd = ["sh", "-c", "tty; echo seen"].map(str::to_owned).into();
     let request =
         ExecRequest { container_id: id, cmd, tty: true, stdin: true, stdout: true, stderr: false };
     let url = runtime.cri.runtime.exec(request).await.expect("exec").into_inner().url;
     let said = Session::open(&url).await.read(1, "seen").await;
     assert!(said.contains("/dev/pts/0"), "{said}");
+    runtime.remove(&sandbox).await;
+    runtime.end().await;
+}
+
+/// A terminal belongs to the user who has it, the working directory may be that user's alone.
+#[tokio::test]
+async fn a_user_has_its_terminal_and_its_folder() {
+    let mut runtime = Runtime::start().await;
+    let sandbox = runtime.sandbox("pod").await;
+    let home = tempfile::tempdir().expect("a folder");
+    std::os::unix::fs::chown(home.path(), Some(7), Some(7)).expect("given away"); // with mode 0700
+    let mut config = shell("a", "echo $PWD; stat -c 'owner %u' /dev/pts/0; echo end; sleep 1000");
+    config.tty = true;
+    config.working_dir = "/home/seven".into();
+    config.mounts.push(super::mount(home.path(), "/home/seven"));
+    security(&mut config).run_as_user = Some(Int64Value { value: 7 });
+    security(&mut config).capabilities =
+        Some(Capability { drop_capabilities: vec!["ALL".into()], ..Capability::default() });
+    let id = runtime.container(&sandbox, config).await;
+    let log = wait_for(&runtime.logs().join("a.log"), " end").await;
+    assert!(log.contains(" /home/seven") && log.contains(" owner 7"), "{log}");
+    let (_, said) = runtime.exec(&id, "echo x > mine; echo $PWD").await.expect("exec");
+    assert_eq!(said, "/home/seven\n");
+    runtime.remove(&sandbox).await;
+    runtime.end().await;
+}
+
+/// A volume in place of the terminals (CVE-2025-52565): what it calls a terminal is none.
+#[tokio::test]
+async fn a_terminal_is_not_a_file_of_a_volume() {
+    let mut runtime = Runtime::start().await;
+    let sandbox = runtime.sandbox("pod").await;
+    let shared = tempfile::tempdir().expect("a folder");
+    std::os::unix::fs::symlink("/proc/self/fd/3", shared.path().join("ptmx")).expect("a link");
+    let mut config = shell("a", "sleep 1000");
+    config.mounts.push(super::mount(shared.path(), "/dev/pts"));
+    let id = runtime.container(&sandbox, config).await;
+    let cmd = ["sh", "-c", "tty; echo seen"].map(str::to_owned).into();
+    let request =
+        ExecRequest { container_id: id, cmd, tty: true, stdin: true, stdout: true, stderr: false };
+    let url = runtime.cri.runtime.exec(request).await.expect("exec").into_inner().url;
+    let said = Session::open(&url).await.read(3, "}").await;
+    assert!(said.contains("/dev/pts is no file system of terminals"), "{said}");
+    let mut config = shell("b", "sleep 1000");
+    config.tty = true;
+    config.mounts.push(super::mount(shared.path(), "/dev/pts"));
+    runtime.try_container(&sandbox, config).await.expect_err("no terminal");
     runtime.remove(&sandbox).await;
     runtime.end().await;
 }

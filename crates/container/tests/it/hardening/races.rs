@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use container::cri::{ContainerConfig, NamespaceMode, RemoveContainerRequest};
+use container::cri::{ContainerConfig, ExecSyncRequest, NamespaceMode, RemoveContainerRequest};
 
 use super::{allow_tracing, races, security};
 use crate::support::{Runtime, shell, wait_for};
@@ -116,7 +116,7 @@ fn faults(pid: &str, init: i32, folder: &Path) -> Option<String> {
 async fn an_exec_has_the_containers_rights_when_it_appears() {
     let mut runtime = Runtime::start().await;
     let sandbox = runtime.sandbox("pod").await;
-    let id = runtime.container(&sandbox, shell("a", "sleep 1000")).await;
+    let id = runtime.container(&sandbox, shell("a", "sleep 100000")).await; // 10,000 take a while
     let (init, folder) = (runtime.init(&id), runtime.folder().to_owned());
     let (over, seen) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let (stop, count) = (over.clone(), seen.clone());
@@ -142,6 +142,56 @@ async fn an_exec_has_the_containers_rights_when_it_appears() {
     let found = looking.join().expect("no panic");
     println!("seen {} processes on their way", seen.load(Ordering::Relaxed));
     assert!(found.is_empty(), "{} times: {:?}", found.len(), found.first());
+    runtime.remove(&sandbox).await;
+    runtime.end().await;
+}
+
+/// The container exchanges what an exec looks at: its working directory, the file of users, the terminals' folder and
+/// the program. It runs in the container's root or not at all, and answers either way.
+#[tokio::test]
+async fn an_exec_stays_in_the_root_however_that_changes() {
+    let (folder, canary) = canary();
+    let mut runtime = Runtime::start().await;
+    let sandbox = runtime.sandbox("pod").await;
+    let script = format!(
+        "echo begun; cd /; mv /bin/sh /bin/kept; while :; do \
+         mkdir work; rmdir work; for to in /proc/self/fd/3 /proc/self/fd/5 /proc/1/root /proc/1/cwd {0}; do \
+         ln -s $to work; rm work; done; mkfifo work; rm work; mkdir work; mv work gone; rmdir gone; \
+         mkfifo etc/passwd; rm etc/passwd; ln -s /proc/self/fd/0 etc/passwd; rm etc/passwd; \
+         ln -s /proc/self/exe bin/sh; rm bin/sh; ln -s busybox bin/sh; \
+         [ -e {0} ] && echo ESCAPED; rm bin/sh; done 2>/dev/null",
+        folder.path().display()
+    );
+    let mut config = shell("swapper", &script);
+    config.working_dir = "/work".into();
+    let id = runtime.container(&sandbox, config).await;
+    wait_for(&runtime.logs().join("swapper.log"), "begun").await;
+    let look = format!("ls -a . .. ../.. ../../..{0}", folder.path().display());
+    let (mut ran, mut refused) = (0, 0);
+    for number in 0..races() {
+        let program = if number % 2 == 0 { "/bin/sh" } else { "/bin/busybox" };
+        let tail =
+            if number % 2 == 0 { vec!["-c", look.as_str()] } else { vec!["sh", "-c", &look] };
+        let cmd = std::iter::once(program).chain(tail).map(str::to_owned).collect();
+        let request = ExecSyncRequest { container_id: id.clone(), cmd, timeout: 20 };
+        match runtime.cri.runtime.exec_sync(request).await {
+            Ok(answer) => {
+                ran += 1;
+                let answer = answer.into_inner();
+                let said = String::from_utf8_lossy(&answer.stdout).into_owned();
+                assert!(!said.contains("canary"), "{said}");
+            }
+            Err(error) => {
+                assert_ne!(error.code(), tonic::Code::DeadlineExceeded, "{error}");
+                refused += 1;
+            }
+        }
+    }
+    println!("{ran} ran, {refused} were refused");
+    assert!(ran > 0, "no exec ran");
+    let said = fs::read_to_string(runtime.logs().join("swapper.log")).expect("a log");
+    assert!(!said.contains("ESCAPED"), "{said}");
+    assert!(canary.exists());
     runtime.remove(&sandbox).await;
     runtime.end().await;
 }

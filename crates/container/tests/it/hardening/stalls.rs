@@ -114,3 +114,70 @@ fn a_stalled_shim_takes_no_threads_away() {
         runtime.end().await;
     });
 }
+
+/// The container makes the file of users into whatever takes long to read, or never ends.
+#[tokio::test]
+async fn no_users_file_takes_long_to_read() {
+    let mut runtime = Runtime::start().await;
+    let sandbox = runtime.sandbox("pod").await;
+    let mut config = shell("a", "sleep 1000");
+    security(&mut config).run_as_user = Some(Int64Value { value: 0 });
+    let id = runtime.container(&sandbox, config).await;
+    for made in [
+        "busybox truncate -s 8T /etc/passwd",
+        "mknod /etc/passwd c 1 5",
+        "mkdir /etc/passwd",
+        "ln -s /dev/zero /etc/passwd",
+        "ln -s /proc/self/fd/0 /etc/passwd",
+        "ln -s passwd /etc/passwd",
+        "ln -s ../../../../../../../../etc/passwd /etc/passwd",
+    ] {
+        // Both files, by turns; the second for the supplementary groups.
+        let script =
+            format!("cd /; rm -rf /etc/passwd; {made}; rm -rf /etc/group; ln -s passwd /etc/group");
+        timeout(SOON, runtime.exec(&id, &script)).await.expect("no stall").expect(made);
+    }
+    let done = timeout(SOON, runtime.exec(&id, "id -u")).await.expect("no stall").expect("exec");
+    assert_eq!(done, (0, "0\n".to_owned()));
+    runtime.remove(&sandbox).await;
+    runtime.end().await;
+}
+
+/// Commands that never end, say nothing, say everything, or leave somebody behind who holds their output.
+#[tokio::test]
+async fn no_command_is_waited_for_longer_than_its_time() {
+    let mut runtime = Runtime::start().await;
+    let sandbox = runtime.sandbox("pod").await;
+    let id = runtime.container(&sandbox, shell("a", "sleep 1000")).await;
+    for script in [
+        "sleep 1000",
+        "exec 1>&- 2>&-; sleep 1000",
+        "busybox yes",
+        "trap '' TERM HUP INT; while :; do sleep 1; done",
+        "kill -STOP $$",
+    ] {
+        let cmd = ["sh", "-c", script].map(str::to_owned).into();
+        let request = ExecSyncRequest { container_id: id.clone(), cmd, timeout: 2 };
+        let answer = timeout(SOON, runtime.cri.runtime.exec_sync(request)).await;
+        let error = answer.expect("no stall").expect_err(script);
+        assert_eq!(error.code(), tonic::Code::DeadlineExceeded, "{script}: {error}");
+    }
+    for script in ["sleep 1000 & echo said", "busybox yes >&2 & echo said"] {
+        let done = timeout(SOON, runtime.exec(&id, script)).await.expect("no stall");
+        let (code, said) = done.expect("exec");
+        assert!(code == 0 && said.starts_with("said\n"), "{script}");
+    }
+    // A container that goes while a command runs in it.
+    let mut client = runtime.cri.runtime.clone();
+    let cmd = ["sleep", "1000"].map(str::to_owned).into();
+    let request = ExecSyncRequest { container_id: id.clone(), cmd, timeout: 60 };
+    let running = async { client.exec_sync(request).await };
+    let gone = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        runtime.remove(&sandbox).await;
+    };
+    let (answer, ()) =
+        timeout(SOON, async { tokio::join!(running, gone) }).await.expect("no stall");
+    assert!(answer.is_err() || answer.is_ok_and(|answer| answer.into_inner().exit_code != 0));
+    runtime.end().await;
+}

@@ -1,0 +1,91 @@
+//! System calls under the runtime's own filter, made by a program that makes one call and ends with its error number.
+
+use container::cri::{ImageSpec, Int64Value, SecurityProfile, security_profile::ProfileType};
+
+use super::security;
+use crate::support::{Runtime, file, shell};
+
+/// An executable for x86-64 that calls `number` and exits with the error.
+fn program(number: u32) -> Vec<u8> {
+    let mut code = vec![0xb8]; // mov eax, number
+    code.extend(number.to_le_bytes());
+    // syscall; neg eax; mov edi, eax; mov eax, exit_group; syscall
+    code.extend([0x0f, 0x05, 0xf7, 0xd8, 0x89, 0xc7, 0xb8, 0xe7, 0, 0, 0, 0x0f, 0x05]);
+    let (base, head) = (0x40_0000_u64, 64 + 56_u64);
+    let size = head + code.len() as u64;
+    let mut out = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0\x01\0\0\0".to_vec();
+    for word in [base + head, 64, 0] {
+        out.extend(word.to_le_bytes()); // where it begins, the program headers, no section headers
+    }
+    out.extend([0, 0, 0, 0, 64, 0, 56, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
+    out.extend([1, 0, 0, 0, 5, 0, 0, 0]); // loaded, to read and run
+    for word in [0, base, base, size, size, 0x1000] {
+        out.extend(word.to_le_bytes());
+    }
+    out.extend(code);
+    out
+}
+
+/// A program of the image that is root's and says so with its mode gives nobody root's rights who must not get any.
+#[cfg(target_arch = "x86_64")]
+#[tokio::test]
+async fn a_setuid_program_gives_no_new_privileges() {
+    const WHO: u32 = 107; // geteuid
+    let mut runtime = Runtime::start().await;
+    let sandbox = runtime.sandbox("pod").await;
+    let image = "example.test/setuid:1";
+    let fill = |layer: &mut tar::Builder<Vec<u8>>| file(layer, "bin/who", &program(WHO), 0o4755);
+    runtime.import(image, "{}", fill).await;
+    for (name, no_new_privs) in [("free", false), ("bound", true)] {
+        let mut config = shell(name, "sleep 1000");
+        config.image = Some(ImageSpec { image: image.into(), ..ImageSpec::default() });
+        security(&mut config).run_as_user = Some(Int64Value { value: 7 });
+        security(&mut config).no_new_privs = no_new_privs;
+        let id = runtime.container(&sandbox, config).await;
+        let (code, _) = runtime.exec(&id, "/bin/who").await.expect("exec");
+        assert_eq!(code, if no_new_privs { 256 - 7 } else { 0 }, "{name}");
+    }
+    runtime.remove(&sandbox).await;
+    runtime.end().await;
+}
+
+/// Libraries try a new call and fall back to old ones if it does not exist; `EPERM` they would report.
+#[cfg(target_arch = "x86_64")]
+#[tokio::test]
+async fn calls_that_are_newer_than_the_filter_do_not_exist() {
+    const PERMISSION: i32 = 1;
+    const NO_SUCH_CALL: i32 = 38;
+    let calls = [
+        ("getpid", 39, None),
+        ("keyctl", 250, Some(PERMISSION)),
+        ("clone3", 435, Some(NO_SUCH_CALL)),
+        ("new", 5000, Some(NO_SUCH_CALL)),
+        ("x32-getpid", 0x4000_0027, Some(NO_SUCH_CALL)),
+        ("last", u32::MAX - 1, Some(NO_SUCH_CALL)),
+    ];
+    let mut runtime = Runtime::start().await;
+    let sandbox = runtime.sandbox("pod").await;
+    let image = "example.test/calls:1";
+    let fill = |layer: &mut tar::Builder<Vec<u8>>| {
+        for (name, number, _) in calls {
+            file(layer, &format!("bin/call-{name}"), &program(number), 0o755);
+        }
+    };
+    runtime.import(image, "{}", fill).await;
+    let mut config = shell("a", "sleep 1000");
+    config.image = Some(ImageSpec { image: image.into(), ..ImageSpec::default() });
+    security(&mut config).seccomp = Some(SecurityProfile {
+        profile_type: ProfileType::RuntimeDefault.into(),
+        ..SecurityProfile::default()
+    });
+    let id = runtime.container(&sandbox, config).await;
+    for (name, _, expected) in calls {
+        let (code, _) = runtime.exec(&id, &format!("/bin/call-{name}")).await.expect("exec");
+        match expected {
+            Some(expected) => assert_eq!(code, expected, "{name}"),
+            None => assert!(![PERMISSION, NO_SUCH_CALL].contains(&code), "{name}: {code}"),
+        }
+    }
+    runtime.remove(&sandbox).await;
+    runtime.end().await;
+}
