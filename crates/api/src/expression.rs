@@ -7,6 +7,7 @@ use schema::{ErrorType, Errors, Path};
 
 /// What an expression may speak of, and what it must give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Environment {
     pub gives: Gives,
     /// Whether it sees the parameters of a policy.

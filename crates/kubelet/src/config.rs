@@ -25,6 +25,7 @@ pub enum Serving {
 }
 
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub struct Config {
     pub node_name: String,
     /// The first is the node's address; empty: found by the machine's routes.

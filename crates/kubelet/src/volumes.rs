@@ -346,26 +346,22 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     async fn config_map(&self, name: &str, part: &Part<'_>) -> Result<Files, String> {
-        let data = match self.budget.known("configmap", name) {
-            Some(data) => Some(data),
-            None => {
-                let namespace = self.pod.metadata().namespace();
-                let data = self.host.objects.config_map(namespace, name).await?;
-                data.map(|data| self.budget.remember("configmap", name, data))
-            }
-        };
+        let mut data = self.budget.known("configmap", name);
+        if data.is_none() {
+            let namespace = self.pod.metadata().namespace();
+            let read = self.host.objects.config_map(namespace, name).await?;
+            data = read.map(|data| self.budget.remember("configmap", name, data));
+        }
         select(data.as_deref(), ("configmap", name), part, self.budget)
     }
 
     async fn secret(&self, name: &str, part: &Part<'_>) -> Result<Files, String> {
-        let data = match self.budget.known("secret", name) {
-            Some(data) => Some(data),
-            None => {
-                let namespace = self.pod.metadata().namespace();
-                let data = self.host.objects.secret(namespace, name).await?;
-                data.map(|data| self.budget.remember("secret", name, data))
-            }
-        };
+        let mut data = self.budget.known("secret", name);
+        if data.is_none() {
+            let namespace = self.pod.metadata().namespace();
+            let read = self.host.objects.secret(namespace, name).await?;
+            data = read.map(|data| self.budget.remember("secret", name, data));
+        }
         select(data.as_deref(), ("secret", name), part, self.budget)
     }
 

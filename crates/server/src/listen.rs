@@ -130,9 +130,10 @@ impl Server {
         if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
             return self.connection(stream, Some(outgoing), peer).await;
         }
-        match timeout(HANDSHAKE, Prefaced::accept(stream)).await {
-            Ok(Ok(stream)) => self.connection(stream, Some(outgoing), peer).await,
-            _ => debug!(%address, "HTTP/2 was agreed on, and not spoken"),
+        if let Ok(Ok(stream)) = timeout(HANDSHAKE, Prefaced::accept(stream)).await {
+            self.connection(stream, Some(outgoing), peer).await;
+        } else {
+            debug!(%address, "HTTP/2 was negotiated, but the client did not send its preface");
         }
     }
 }

@@ -149,13 +149,14 @@ fn unknown_calls(newest: u32) -> [u64; 5] {
     const JUMP_IF_EQUAL: u16 = 0x15;
     const JUMP_IF_GREATER: u16 = 0x25;
     const RETURN: u16 = 0x06;
-    const NO_SUCH_CALL: u32 = 0x0005_0000 | 38; // SECCOMP_RET_ERRNO with ENOSYS
+    const SECCOMP_RET_ERRNO: u32 = 0x0005_0000;
+    const ENOSYS: u32 = 38;
     [
         word(LOAD, 0, 0, ARCHITECTURE),
         word(JUMP_IF_EQUAL, 0, 3, MACHINE),
         word(LOAD, 0, 0, NUMBER),
         word(JUMP_IF_GREATER, 0, 1, newest),
-        word(RETURN, 0, 0, NO_SUCH_CALL),
+        word(RETURN, 0, 0, SECCOMP_RET_ERRNO | ENOSYS),
     ]
 }
 

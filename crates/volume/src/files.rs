@@ -332,7 +332,7 @@ mod tests {
     /// `..data`, what it names and what containers open are exchanged while the files change.
     #[test]
     fn a_race_leads_nowhere() {
-        let rounds = std::env::var("TIPHYS_RACES").ok().and_then(|text| text.parse().ok());
+        let rounds = std::env::var_os("TIPHYS_RACES").and_then(|text| text.to_str()?.parse().ok());
         let attack = Attack::new();
         let (volume, host) = (attack.volume(), attack.host());
         // The attacker follows no link of its own either: its links to the host lead nowhere in a container.

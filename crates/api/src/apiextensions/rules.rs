@@ -278,6 +278,7 @@ fn check_shared(crd: &CustomResourceDefinition, terms: Terms, errs: &mut Errors)
 }
 
 /// The parts that are the same in all versions.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 struct Alike {
     schema: bool,
     subresources: bool,

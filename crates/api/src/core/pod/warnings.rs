@@ -257,7 +257,9 @@ fn warn_ports(spec: &PodSpec, at: &Path, warnings: &mut Warnings) {
 /// The places of ports by what they can clash on: the container's port and protocol, then the
 /// host's port and address. Only ports that clash are found.
 #[derive(Default)]
-struct KnownPorts<'a>(HashMap<(i32, &'a str), HashMap<i32, BTreeMap<&'a str, Vec<usize>>>>);
+struct KnownPorts<'a>(HashMap<(i32, &'a str), HashMap<i32, PlacesByAddress<'a>>>);
+
+type PlacesByAddress<'a> = BTreeMap<&'a str, Vec<usize>>;
 
 impl<'a> KnownPorts<'a> {
     fn add(&mut self, port: &'a ContainerPort, place: usize) {
@@ -271,7 +273,7 @@ impl<'a> KnownPorts<'a> {
     fn clashes(&self, port: &ContainerPort) -> impl Iterator<Item = usize> {
         let mut places = Vec::new();
         if let Some(by_host) = self.0.get(&(port.container_port(), port.protocol())) {
-            let all = |by: &BTreeMap<&str, Vec<usize>>| -> Vec<usize> {
+            let all = |by: &PlacesByAddress<'_>| -> Vec<usize> {
                 by.values().flatten().copied().collect()
             };
             let at = |host: i32| by_host.get(&host).map(all).unwrap_or_default();
