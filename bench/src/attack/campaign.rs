@@ -118,7 +118,7 @@ impl Campaign {
         println!(
             "attack: {} kinds, {} fields, {} sequences to begin with, {}",
             generator.kinds.len(),
-            generator.swept().1,
+            generator.sweep.progress().1,
             corpus.sequences().len(),
             match process.edges {
                 0 => "not guided by coverage (see tests/attack/README.md)".to_owned(),
@@ -165,7 +165,7 @@ impl Campaign {
         }
         while !self.is_over() {
             let sequence = match self.generator.random.below(3) {
-                0 => self.corpus.mutated(&mut self.generator),
+                0 if !self.generator.sweep.is_opening() => self.corpus.mutated(&mut self.generator),
                 _ => None,
             };
             let sequence = sequence.unwrap_or_else(|| self.generator.next());
@@ -304,11 +304,12 @@ impl Campaign {
     }
 
     fn tell(&self) {
-        let (swept, fields) = self.generator.swept();
+        let (swept, fields) = self.generator.sweep.progress();
         println!(
-            "{:>8.1} s  {} requests, {swept} of {fields} fields swept, {} edges of {}, {} MiB, {} faults, quiet for {:.0} s",
+            "{:>8.1} s  {} requests ({:.0}/s), {swept} of {fields} fields swept, {} edges of {}, {} MiB, {} faults, quiet for {:.0} s",
             self.began.elapsed().as_secs_f64(),
             self.sent,
+            self.sent as f64 / self.began.elapsed().as_secs_f64(),
             self.corpus.edges.len(),
             self.process.edges,
             self.process.resident(),

@@ -24,7 +24,7 @@ use super::{
     kinds::{self, Kind},
     readable,
     request::{Caller, Request, Sequence},
-    send,
+    send::{self, Answer},
     world::{self, World, cpu, isolate},
 };
 
@@ -121,21 +121,10 @@ async fn obey(
     let mut report = Report::default();
     match command {
         Command::Send { sequence, check } => {
-            send_all(world, &sequence, settings, &mut report).await?;
-            if check {
-                let written: BTreeSet<&str> = sequence
-                    .requests
-                    .iter()
-                    .filter(|one| one.method != "GET")
-                    .map(Request::bare_path)
-                    .collect();
-                for kind in kinds {
-                    let touched = ["a", "b"].iter().any(|at| {
-                        written.iter().any(|path| path.starts_with(&kind.collection(at)))
-                    });
-                    if touched {
-                        report.faults.extend(readable::check(world, kind).await?);
-                    }
+            let written = send_all(world, &sequence, settings, &mut report).await?;
+            for path in written.iter().filter(|_| check) {
+                if let Some(kind) = kinds::of_path(kinds, path) {
+                    report.faults.extend(readable::check_object(world, kind, path).await?);
                 }
             }
         }
@@ -146,6 +135,9 @@ async fn obey(
             }
         }
         Command::Clean => {
+            for kind in kinds {
+                report.faults.extend(readable::check(world, kind).await?);
+            }
             clean::clean(world, kinds).await?;
             world.furnish().await?;
         }
@@ -161,26 +153,34 @@ async fn obey(
     Ok(report)
 }
 
+/// Sends the requests of a sequence. Gives the paths of the objects that were written.
 async fn send_all(
     world: &World,
     sequence: &Sequence,
     settings: Settings,
     report: &mut Report,
-) -> Result<()> {
+) -> Result<BTreeSet<String>> {
+    let mut written = BTreeSet::new();
+    let mut note = |request: &Request, answer: &Answer| {
+        let object = answer.object.clone().filter(|_| request.method != "GET");
+        written.extend(object);
+    };
     let patience = Duration::from_secs(settings.patience * 10);
     if sequence.at_once {
         let answers = join_all(sequence.requests.iter().map(|one| world.send(one, patience))).await;
         for (request, answer) in sequence.requests.iter().zip(answers) {
             let answer = answer?;
+            note(request, &answer);
             report.codes.push(answer.code);
             report.faults.extend(judge::judge(request, &answer));
         }
-        return Ok(());
+        return Ok(written);
     }
     for request in &sequence.requests {
         let before = cpu();
         let answer = world.send(request, patience).await?;
         let spent = cpu().saturating_sub(before);
+        note(request, &answer);
         report.codes.push(answer.code);
         report.faults.extend(judge::judge(request, &answer));
         if spent > Duration::from_secs(settings.patience) {
@@ -194,7 +194,7 @@ async fn send_all(
             ));
         }
     }
-    Ok(())
+    Ok(written)
 }
 
 /// Another user, whom no flow schema of the attack's holds up, asks something small all the time. Who is not answered while

@@ -44,6 +44,15 @@ pub(crate) fn all() -> Result<Vec<Kind>> {
     Ok(kinds)
 }
 
+/// The kind that a path is about, if the object is one of the attack's namespaces' or has no namespace.
+pub(crate) fn of_path<'a>(kinds: &'a [Kind], path: &str) -> Option<&'a Kind> {
+    kinds.iter().find(|kind| {
+        ["a", "b"].iter().any(|name| {
+            path.strip_prefix(&kind.collection(name)).is_some_and(|rest| rest.starts_with('/'))
+        })
+    })
+}
+
 /// Whether a base is of this kind, be it in another version.
 fn is_of(base: &Value, definition: &Definition) -> bool {
     let version = base["apiVersion"].as_str().unwrap_or_default();

@@ -139,9 +139,9 @@ impl World {
     /// Sends a request, and remembers what the answer says of an object.
     pub(crate) async fn send(&self, request: &Request, patience: Duration) -> Result<Answer> {
         let bytes = send::bytes(request, self);
-        let answer =
+        let mut answer =
             send::exchange(self.pipe(request.user), &bytes, request.is_stream(), patience).await?;
-        self.remember(request, &answer);
+        answer.object = self.remember(request, &answer);
         Ok(answer)
     }
 
@@ -159,17 +159,16 @@ impl World {
         self.send(&request, PATIENCE).await
     }
 
-    fn remember(&self, request: &Request, answer: &Answer) {
+    /// Keeps uid and version of the object that an answer holds. Gives its path.
+    fn remember(&self, request: &Request, answer: &Answer) -> Option<String> {
         if !(200..300).contains(&answer.code) || answer.body.len() > 1 << 20 {
-            return;
+            return None;
         }
-        let Ok(object) = serde_json::from_slice::<Value>(&answer.body) else { return };
+        let object = serde_json::from_slice::<Value>(&answer.body).ok()?;
         let meta = &object["metadata"];
-        let (Some(name), Some(uid), Some(version)) =
-            (meta["name"].as_str(), meta["uid"].as_str(), meta["resourceVersion"].as_str())
-        else {
-            return;
-        };
+        let [name, uid, version] =
+            ["name", "uid", "resourceVersion"].map(|field| meta[field].as_str());
+        let (name, uid, version) = (name?, uid?, version?);
         let at = request.bare_path();
         let path = if request.method == "POST" {
             format!("{at}/{name}")
@@ -180,7 +179,8 @@ impl World {
         if objects.len() > 20_000 {
             objects.clear();
         }
-        objects.insert(path, [uid.to_owned(), version.to_owned()]);
+        objects.insert(path.clone(), [uid.to_owned(), version.to_owned()]);
+        Some(path)
     }
 
     /// Makes what the attack needs, as far as it is not there: namespaces, rights, nodes, a service that is hostile.
