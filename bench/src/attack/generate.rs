@@ -71,6 +71,9 @@ impl Generator {
         for which in 0..values {
             let mut target = target(&self.kinds[at], random);
             let valid = target.object.clone();
+            if path.starts_with(&["metadata", "managedFields"]) {
+                manage(&mut target.object);
+            }
             damage::damage_at(
                 &target.kind.definition.shape,
                 &mut target.object,
@@ -163,6 +166,15 @@ impl Target<'_> {
             _ => Caller::Admin,
         }
     }
+}
+
+/// Managed fields as a client sends them back: an entry that lacks something would be dropped unread.
+fn manage(object: &mut Value) {
+    let entry = json!({
+        "manager": "m", "operation": "Update", "apiVersion": object["apiVersion"], "time": "2024-01-02T03:04:05Z",
+        "fieldsType": "FieldsV1", "fieldsV1": {"f:metadata": {"f:labels": {}}},
+    });
+    object["metadata"]["managedFields"] = json!([entry]);
 }
 
 /// Owner references among what may exist, finalizers, deletion, preconditions.

@@ -44,13 +44,10 @@ pub(crate) fn all() -> Result<Vec<Kind>> {
     Ok(kinds)
 }
 
-/// The kind that a path is about, if the object is one of the attack's namespaces' or has no namespace.
+/// The kind of the object at a path, if it is in one of the attack's namespaces or in none.
 pub(crate) fn of_path<'a>(kinds: &'a [Kind], path: &str) -> Option<&'a Kind> {
-    kinds.iter().find(|kind| {
-        ["a", "b"].iter().any(|name| {
-            path.strip_prefix(&kind.collection(name)).is_some_and(|rest| rest.starts_with('/'))
-        })
-    })
+    let (collection, _) = path.rsplit_once('/')?;
+    kinds.iter().find(|kind| ["a", "b"].iter().any(|name| kind.collection(name) == collection))
 }
 
 /// Whether a base is of this kind, be it in another version.

@@ -274,7 +274,12 @@ fn client(cluster: &Cluster, name: &str, groups: &[&str]) -> Client {
 
 /// Processor time of this process so far.
 pub(crate) fn cpu() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    cpu_of("self")
+}
+
+/// Processor time of a process so far.
+pub(crate) fn cpu_of(process: &str) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let behind = stat.rsplit(')').next().unwrap_or_default();
     let ticks = behind
         .split_whitespace()
@@ -315,6 +320,8 @@ const FURNITURE: &[(&str, &str)] = &[
         "/api/v1/namespaces/a/pods",
         r#"{"metadata":{"name":"hostile"},"spec":{"nodeName":"n2","containers":[{"name":"c","image":"image","ports":[{"containerPort":8080}]}]}}"#,
     ),
+    ("/api/v1/namespaces/a/resourcequotas", QUOTA),
+    ("/api/v1/namespaces/b/resourcequotas", QUOTA),
     ("/apis/rbac.authorization.k8s.io/v1/namespaces/a/rolebindings", TENANT),
     ("/apis/rbac.authorization.k8s.io/v1/namespaces/b/rolebindings", TENANT),
     (
@@ -322,6 +329,9 @@ const FURNITURE: &[(&str, &str)] = &[
         r#"{"metadata":{"name":"anonymous-view"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"view"},"subjects":[{"kind":"User","name":"system:anonymous","apiGroup":"rbac.authorization.k8s.io"}]}"#,
     ),
 ];
+
+/// A set with 2^31 replicas is made as far as this: what the controllers do with it is seen early, and the time is the attack's.
+const QUOTA: &str = r#"{"metadata":{"name":"few"},"spec":{"hard":{"pods":"40","count/pods":"40","count/jobs.batch":"100","count/persistentvolumeclaims":"100","count/replicasets.apps":"100","count/controllerrevisions.apps":"100","count/resourceclaims.resource.k8s.io":"100"}}}"#;
 
 const TENANT: &str = r#"{"metadata":{"name":"tenant"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"admin"},"subjects":[{"kind":"User","name":"tenant","apiGroup":"rbac.authorization.k8s.io"}]}"#;
 
