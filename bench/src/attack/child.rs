@@ -69,7 +69,11 @@ static PANICS: Mutex<Vec<Fault>> = Mutex::new(Vec::new());
 pub(crate) fn run(settings: Settings) -> Result<()> {
     // Nobody is left to hear it otherwise, and a request may go on for ever.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-    std::panic::set_hook(Box::new(|panic| {
+    // The product's own hook would not call one that was there before it, now that there is a log.
+    panics::install();
+    let counted = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        counted(panic);
         let at =
             panic.location().map_or_else(String::new, |at| format!("{}:{}", at.file(), at.line()));
         let text = format!("{panic}\n{}", own_frames(&Backtrace::force_capture().to_string()));
