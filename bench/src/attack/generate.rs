@@ -64,12 +64,23 @@ impl Generator {
 
     /// The next field of the sweep, with some values.
     fn swept_field(&mut self, random: &mut Random) -> Sequence {
-        let values = if self.sweep.is_opening() { WORST } else { VALUES };
+        let opening = self.sweep.is_opening();
+        let values = if opening { WORST } else { VALUES };
         let (at, path) = self.sweep.next();
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
         let mut requests = Vec::new();
-        for which in 0..values {
+        // A name does harm where the rest of the object lets it: a Service without addresses allocates nothing.
+        let bases = match opening && path == ["metadata", "name"] {
+            true => self.kinds[at].bases.len(),
+            false => 1,
+        };
+        for turn in 0..values * bases {
+            let which = turn % values;
             let mut target = target(&self.kinds[at], random);
+            if bases > 1 {
+                let object = self.kinds[at].object(turn / values, target.number);
+                target.object = object.unwrap_or_default();
+            }
             let valid = target.object.clone();
             if path.starts_with(&["metadata", "managedFields"]) {
                 manage(&mut target.object);
