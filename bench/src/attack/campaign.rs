@@ -27,6 +27,9 @@ pub(crate) struct Arguments {
     /// Until so many minutes have passed without a new edge or a new fault.
     #[arg(long)]
     until_quiet: Option<f64>,
+    /// Until so many requests have been sent.
+    #[arg(long)]
+    requests: Option<u64>,
     /// The folder of sequences that led to new edges.
     #[arg(long)]
     corpus: Option<PathBuf>,
@@ -118,7 +121,7 @@ impl Campaign {
         println!(
             "attack: {} kinds, {} fields, {} sequences to begin with, {}",
             generator.kinds.len(),
-            generator.swept().1,
+            generator.sweep.progress().1,
             corpus.sequences().len(),
             match process.edges {
                 0 => "not guided by coverage (see tests/attack/README.md)".to_owned(),
@@ -146,11 +149,10 @@ impl Campaign {
         let minutes = |minutes: f64| Duration::from_secs_f64(minutes * 60.0);
         let quiet =
             self.arguments.until_quiet.is_some_and(|quiet| self.news.elapsed() > minutes(quiet));
-        let limit = match (self.arguments.minutes, self.arguments.until_quiet) {
-            (None, None) => Some(1.0),
-            (limit, _) => limit,
-        };
+        let Arguments { minutes: limit, until_quiet, requests, .. } = self.arguments;
+        let limit = limit.or((until_quiet.is_none() && requests.is_none()).then_some(1.0));
         quiet
+            || requests.is_some_and(|requests| self.sent >= requests)
             || limit.is_some_and(|limit| self.began.elapsed() > minutes(limit))
             || self.arguments.first && !self.faults.is_empty()
     }
@@ -165,7 +167,7 @@ impl Campaign {
         }
         while !self.is_over() {
             let sequence = match self.generator.random.below(3) {
-                0 => self.corpus.mutated(&mut self.generator),
+                0 if !self.generator.sweep.is_opening() => self.corpus.mutated(&mut self.generator),
                 _ => None,
             };
             let sequence = sequence.unwrap_or_else(|| self.generator.next());
@@ -304,11 +306,13 @@ impl Campaign {
     }
 
     fn tell(&self) {
-        let (swept, fields) = self.generator.swept();
+        let (swept, fields) = self.generator.sweep.progress();
         println!(
-            "{:>8.1} s  {} requests, {swept} of {fields} fields swept, {} edges of {}, {} MiB, {} faults, quiet for {:.0} s",
+            "{:>8.1} s  {} requests ({:.0}/s; {:.0} s of processor time), {swept} of {fields} fields swept, {} edges of {}, {} MiB, {} faults, quiet for {:.0} s",
             self.began.elapsed().as_secs_f64(),
             self.sent,
+            self.sent as f64 / self.began.elapsed().as_secs_f64(),
+            self.process.cpu(),
             self.corpus.edges.len(),
             self.process.edges,
             self.process.resident(),

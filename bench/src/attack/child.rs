@@ -24,7 +24,7 @@ use super::{
     kinds::{self, Kind},
     readable,
     request::{Caller, Request, Sequence},
-    send,
+    send::{self, Answer},
     world::{self, World, cpu, isolate},
 };
 
@@ -69,7 +69,11 @@ static PANICS: Mutex<Vec<Fault>> = Mutex::new(Vec::new());
 pub(crate) fn run(settings: Settings) -> Result<()> {
     // Nobody is left to hear it otherwise, and a request may go on for ever.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-    std::panic::set_hook(Box::new(|panic| {
+    // The product's own hook would not call one that was there before it, now that there is a log.
+    panics::install();
+    let counted = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        counted(panic);
         let at =
             panic.location().map_or_else(String::new, |at| format!("{}:{}", at.file(), at.line()));
         let text = format!("{panic}\n{}", own_frames(&Backtrace::force_capture().to_string()));
@@ -121,21 +125,10 @@ async fn obey(
     let mut report = Report::default();
     match command {
         Command::Send { sequence, check } => {
-            send_all(world, &sequence, settings, &mut report).await?;
-            if check {
-                let written: BTreeSet<&str> = sequence
-                    .requests
-                    .iter()
-                    .filter(|one| one.method != "GET")
-                    .map(Request::bare_path)
-                    .collect();
-                for kind in kinds {
-                    let touched = ["a", "b"].iter().any(|at| {
-                        written.iter().any(|path| path.starts_with(&kind.collection(at)))
-                    });
-                    if touched {
-                        report.faults.extend(readable::check(world, kind).await?);
-                    }
+            let written = send_all(world, &sequence, settings, &mut report).await?;
+            for path in written.iter().filter(|_| check) {
+                if let Some(kind) = kinds::of_path(kinds, path) {
+                    report.faults.extend(readable::check_object(world, kind, path).await?);
                 }
             }
         }
@@ -146,6 +139,9 @@ async fn obey(
             }
         }
         Command::Clean => {
+            for kind in kinds {
+                report.faults.extend(readable::check(world, kind).await?);
+            }
             clean::clean(world, kinds).await?;
             world.furnish().await?;
         }
@@ -161,26 +157,34 @@ async fn obey(
     Ok(report)
 }
 
+/// Sends the requests of a sequence. Gives the paths of the objects that were written.
 async fn send_all(
     world: &World,
     sequence: &Sequence,
     settings: Settings,
     report: &mut Report,
-) -> Result<()> {
+) -> Result<BTreeSet<String>> {
+    let mut written = BTreeSet::new();
+    let mut note = |request: &Request, answer: &Answer| {
+        let object = answer.object.clone().filter(|_| request.method != "GET");
+        written.extend(object);
+    };
     let patience = Duration::from_secs(settings.patience * 10);
     if sequence.at_once {
         let answers = join_all(sequence.requests.iter().map(|one| world.send(one, patience))).await;
         for (request, answer) in sequence.requests.iter().zip(answers) {
             let answer = answer?;
+            note(request, &answer);
             report.codes.push(answer.code);
             report.faults.extend(judge::judge(request, &answer));
         }
-        return Ok(());
+        return Ok(written);
     }
     for request in &sequence.requests {
         let before = cpu();
         let answer = world.send(request, patience).await?;
         let spent = cpu().saturating_sub(before);
+        note(request, &answer);
         report.codes.push(answer.code);
         report.faults.extend(judge::judge(request, &answer));
         if spent > Duration::from_secs(settings.patience) {
@@ -194,7 +198,7 @@ async fn send_all(
             ));
         }
     }
-    Ok(())
+    Ok(written)
 }
 
 /// Another user, whom no flow schema of the attack's holds up, asks something small all the time. Who is not answered while

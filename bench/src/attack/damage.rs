@@ -73,9 +73,17 @@ fn value(field: &Field, ty: &Type, slot: &mut Value, random: &mut Random, depth:
     }
 }
 
-/// Every field of a struct and of those within it: the name of the struct that has it, and the path to it.
-pub(crate) fn paths(shape: &Struct) -> Vec<(String, Vec<&str>)> {
-    fn walk<'a>(shape: &'a Struct, above: &[&'a str], out: &mut Vec<(String, Vec<&'a str>)>) {
+/// A field of a kind.
+pub(crate) struct Found<'a> {
+    /// The struct that has it.
+    pub(crate) owner: String,
+    pub(crate) path: Vec<&'a str>,
+    pub(crate) ty: &'a Type,
+}
+
+/// Every field of a struct and of those within it.
+pub(crate) fn paths(shape: &Struct) -> Vec<Found<'_>> {
+    fn walk<'a>(shape: &'a Struct, above: &[&'a str], out: &mut Vec<Found<'a>>) {
         for field in shape.flat() {
             let path: Vec<&str> = above.iter().copied().chain([field.name.as_str()]).collect();
             let mut ty = &*field.ty;
@@ -85,7 +93,8 @@ pub(crate) fn paths(shape: &Struct) -> Vec<(String, Vec<&str>)> {
             if let (Type::Object(shape) | Type::Either(shape, _), true) = (ty, path.len() < 7) {
                 walk(shape, &path, out);
             }
-            out.push((format!("{}::{}", shape.module, shape.name), path));
+            let owner = format!("{}::{}", shape.module, shape.name);
+            out.push(Found { owner, path, ty: &field.ty });
         }
     }
     let mut out = Vec::new();

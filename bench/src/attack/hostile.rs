@@ -96,6 +96,7 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
 fn answer(request: &[u8]) -> Vec<(Duration, Vec<u8>)> {
     let text = String::from_utf8_lossy(request);
     let path = text.split(' ').nth(1).unwrap_or_default();
+    let path = aggregated(path).unwrap_or_else(|| path.to_owned());
     let mut words = path.trim_start_matches('/').split(['/', '?']);
     let at_once = |bytes: Vec<u8>| vec![(Duration::ZERO, bytes)];
     let page = |ty: &str, extra: &str, body: &[u8]| {
@@ -109,7 +110,7 @@ fn answer(request: &[u8]) -> Vec<(Duration, Vec<u8>)> {
         "html" => page("text/html", "", HTML.as_bytes()),
         "bomb" => page("text/html", "content-encoding: gzip\r\n", &bomb()),
         "deflate" => page("text/html", "content-encoding: deflate\r\n", &deflated()),
-        "slow" => vec![(Duration::ZERO, b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n".to_vec()), (Duration::from_secs(3), b"x".to_vec())],
+        "slow" => vec![(Duration::ZERO, b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n".to_vec()), (Duration::from_millis(300), b"x".to_vec())],
         "garbage" => at_once(b"\x16\x03\x01HTTP/9.9 999 \xff\r\n\r\n\r\n".to_vec()),
         "deep" => {
             let deep = format!("{}{}", r#"{"a":"#.repeat(20_000), "}".repeat(20_000));
@@ -140,6 +141,34 @@ fn answer(request: &[u8]) -> Vec<(Duration, Vec<u8>)> {
         _ => at_once(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_vec()),
     }
 }
+
+/// What an aggregated server is asked for is named by the last word of the path; what it says of itself, by the number of
+/// its group.
+fn aggregated(path: &str) -> Option<String> {
+    let path = path.split('?').next().unwrap_or_default();
+    let below = path.strip_prefix("/apis/").or_else(|| path.strip_prefix("/openapi/"))?;
+    if let Some((_, page)) = below.split_once("/namespaces/a/") {
+        return Some(format!("/{page}"));
+    }
+    let number: String = below.chars().filter(char::is_ascii_digit).collect();
+    let number = number.parse::<usize>().unwrap_or_default() / 10;
+    Some(match DISCOVERY.get(number) {
+        Some(said) => format!("/say/{}", URL_SAFE_NO_PAD.encode(said)),
+        None => {
+            ["/deep", "/bomb", "/garbage", "/slow", "/long", "/status/500"][number % 6].to_owned()
+        }
+    })
+}
+
+/// What aggregated servers say that they serve.
+const DISCOVERY: &[&str] = &[
+    r#"{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"g0.example.com/v1","resources":[{"name":"things","singularName":"thing","namespaced":true,"kind":"Thing","verbs":["get","list","watch","create","delete","deletecollection"]}]}"#,
+    r#"{"kind":"APIResourceList","groupVersion":"g1.example.com/v1","resources":[{"name":"../..","namespaced":true,"kind":"a\"b","verbs":["list","delete","watch",""]},{"name":"","verbs":null}]}"#,
+    r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[{"metadata":{"name":"g2.example.com"},"versions":[{"version":"v1","resources":[{"resource":"\u0000","responseKind":{"kind":"\n"},"scope":"X","verbs":["list"]}]}]},{"metadata":{"name":""},"versions":[{}]}]}"#,
+    r##"{"swagger":"2.0","paths":{"/a":{"get":{"parameters":[{"$ref":"#/definitions/a"}]}}},"definitions":{"a":{"$ref":"#/definitions/a","x-kubernetes-group-version-kind":[{"group":5}]}}}"##,
+    r#"{"openapi":"3.0.0","paths":{"apis/g4.example.com/v1":{"serverRelativeURL":"//127.0.0.1/\u0000"}},"components":{"schemas":null}}"#,
+    r#"{"kind":"APIResourceList","groupVersion":5,"resources":{}}"#,
+];
 
 /// What a webhook says that refuses.
 const VALIDATE: &str = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"UID","allowed":false,"status":{"code":418,"message":"no"},"warnings":["w"]}}"#;

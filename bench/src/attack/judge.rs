@@ -62,6 +62,16 @@ const EXPECTED: &[(&str, &str, &str)] = &[
     ),
     ("Timeout: request did not complete", "", "504: the client asked for less time than it takes"),
     ("Too large resource version", "", "504 with a cause, as upstream"),
+    (
+        "failed to allocate requested HealthCheck NodePort",
+        "",
+        "upstream's allocator says so before validation, as an internal error",
+    ),
+    (
+        "unsupported role reference kind",
+        "",
+        "upstream resolves the role before it validates the binding, and passes the plain error on",
+    ),
     ("unable to generate a unique name", "", "upstream gives up with 500 after eight names"),
 ];
 

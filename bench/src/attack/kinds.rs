@@ -44,6 +44,12 @@ pub(crate) fn all() -> Result<Vec<Kind>> {
     Ok(kinds)
 }
 
+/// The kind of the object at a path, if it is in one of the attack's namespaces or in none.
+pub(crate) fn of_path<'a>(kinds: &'a [Kind], path: &str) -> Option<&'a Kind> {
+    let (collection, _) = path.rsplit_once('/')?;
+    kinds.iter().find(|kind| ["a", "b"].iter().any(|name| kind.collection(name) == collection))
+}
+
 /// Whether a base is of this kind, be it in another version.
 fn is_of(base: &Value, definition: &Definition) -> bool {
     let version = base["apiVersion"].as_str().unwrap_or_default();

@@ -1,7 +1,9 @@
 //! Attacks the whole server: requests made from the kinds' own schemas, hostile in every field, go to an API server with
 //! all controllers, the scheduler and a node behind it, in a process that may die. See docs/decisions/0011.
 
+mod backends;
 mod campaign;
+mod cbor;
 pub(crate) mod child;
 mod clean;
 mod corpus;
@@ -21,6 +23,7 @@ mod readable;
 mod request;
 mod send;
 mod streams;
+mod sweep;
 mod values;
 mod wire;
 mod world;

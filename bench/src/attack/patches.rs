@@ -82,7 +82,8 @@ fn differences(at: &str, old: &Value, new: &Value, out: &mut Vec<Value>) {
     }
 }
 
-fn hostile(random: &mut Random) -> Value {
+/// One operation of a JSON patch, with anything anywhere.
+pub(crate) fn hostile(random: &mut Random) -> Value {
     let paths = [
         "",
         "/",

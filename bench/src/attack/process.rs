@@ -143,6 +143,11 @@ impl Process {
             / 1024
     }
 
+    /// Seconds of processor time that it has taken.
+    pub(crate) fn cpu(&self) -> f64 {
+        super::world::cpu_of(&self.child.id().to_string()).as_secs_f64()
+    }
+
     /// How it died, by what it said last.
     fn death(&mut self) -> Fault {
         let status = self.child.wait().map(|status| (status.signal(), status.code()));

@@ -22,31 +22,47 @@ const FORMS: &[&str] = &[
 
 /// Lists all objects of a kind in every form, and decodes them as components do.
 pub(crate) async fn check(world: &World, kind: &Kind) -> Result<Vec<Fault>> {
-    let mut faults = Vec::new();
     if !kind.definition.verbs.contains(&"list") {
-        return Ok(faults);
+        return Ok(Vec::new());
     }
-    let collection = kind.collection("a").replace("/namespaces/a/", "/");
+    read(world, kind, &kind.collection("a").replace("/namespaces/a/", "/"), items).await
+}
+
+/// Reads one object in every form. It may be gone.
+pub(crate) async fn check_object(world: &World, kind: &Kind, path: &str) -> Result<Vec<Fault>> {
+    read(world, kind, path, item).await
+}
+
+async fn read(
+    world: &World,
+    kind: &Kind,
+    path: &str,
+    decode: fn(&Kind, &[u8]) -> Result<(), String>,
+) -> Result<Vec<Fault>> {
+    let mut faults = Vec::new();
     for form in FORMS {
-        let request =
-            Request::new(Caller::Admin, "GET", collection.clone()).header("accept", *form);
+        let request = Request::new(Caller::Admin, "GET", path).header("accept", *form);
         let answer = world.send(&request, PATIENCE).await?;
         let wrong = match answer.code {
-            404 | 406 => None, // not served with these features, or not in this form
-            200 if answer.media_type.contains("protobuf") => items(kind, &answer.body).err(),
+            404..=406 => None, // not served with these features, gone, or not in this form
+            200 if answer.media_type.contains("protobuf") => decode(kind, &answer.body).err(),
             200 => from_json(&answer.body).err().map(|error| error.to_string()),
             code => Some(format!("{code} {}", message(&answer))),
         };
         if let Some(wrong) = wrong {
             let names = kind.definition.names;
             let key = format!("unreadable: {} as {form}", names.plural);
-            faults.push(Fault::new(
-                key,
-                format!("{} can no longer be listed as {form}: {wrong}", names.plural),
-            ));
+            faults.push(Fault::new(key, format!("{path} cannot be read as {form}: {wrong}")));
         }
     }
     Ok(faults)
+}
+
+fn item(kind: &Kind, body: &[u8]) -> Result<(), String> {
+    let opened = protobuf::open(body).map_err(|error| format!("{error:?}"))?;
+    protobuf::decode(&kind.definition.shape, opened.message)
+        .map(drop)
+        .map_err(|error| format!("{error:?}"))
 }
 
 fn items(kind: &Kind, body: &[u8]) -> Result<(), String> {

@@ -18,9 +18,9 @@ use super::{
 /// More of an answer is not kept.
 const LARGEST: usize = 64 << 20;
 /// A stream that says nothing for so long is left.
-const SILENCE: Duration = Duration::from_millis(30);
+const SILENCE: Duration = Duration::from_millis(10);
 /// A stream is left after so long, whatever it says.
-const STREAM: Duration = Duration::from_millis(300);
+const STREAM: Duration = Duration::from_millis(100);
 
 /// What came back.
 #[derive(Debug, Default)]
@@ -32,6 +32,8 @@ pub(crate) struct Answer {
     pub(crate) took: Duration,
     /// The request was sent whole and nothing came back, though the connection was ended or time was up.
     pub(crate) silent: bool,
+    /// The path of the object that the answer holds.
+    pub(crate) object: Option<String>,
 }
 
 /// The bytes of a request.
@@ -110,7 +112,7 @@ fn parse(read: &[u8], took: Duration, ended: bool) -> Answer {
         "chunked" => unchunk(&read[at + 4..]),
         _ => read[at + 4..].to_vec(),
     };
-    Answer { code, media_type, body, took, silent: !ended }
+    Answer { code, media_type, body, took, silent: !ended, object: None }
 }
 
 fn unchunk(mut rest: &[u8]) -> Vec<u8> {

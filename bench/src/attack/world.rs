@@ -139,9 +139,9 @@ impl World {
     /// Sends a request, and remembers what the answer says of an object.
     pub(crate) async fn send(&self, request: &Request, patience: Duration) -> Result<Answer> {
         let bytes = send::bytes(request, self);
-        let answer =
+        let mut answer =
             send::exchange(self.pipe(request.user), &bytes, request.is_stream(), patience).await?;
-        self.remember(request, &answer);
+        answer.object = self.remember(request, &answer);
         Ok(answer)
     }
 
@@ -159,17 +159,16 @@ impl World {
         self.send(&request, PATIENCE).await
     }
 
-    fn remember(&self, request: &Request, answer: &Answer) {
+    /// Keeps uid and version of the object that an answer holds. Gives its path.
+    fn remember(&self, request: &Request, answer: &Answer) -> Option<String> {
         if !(200..300).contains(&answer.code) || answer.body.len() > 1 << 20 {
-            return;
+            return None;
         }
-        let Ok(object) = serde_json::from_slice::<Value>(&answer.body) else { return };
+        let object = serde_json::from_slice::<Value>(&answer.body).ok()?;
         let meta = &object["metadata"];
-        let (Some(name), Some(uid), Some(version)) =
-            (meta["name"].as_str(), meta["uid"].as_str(), meta["resourceVersion"].as_str())
-        else {
-            return;
-        };
+        let [name, uid, version] =
+            ["name", "uid", "resourceVersion"].map(|field| meta[field].as_str());
+        let (name, uid, version) = (name?, uid?, version?);
         let at = request.bare_path();
         let path = if request.method == "POST" {
             format!("{at}/{name}")
@@ -180,7 +179,8 @@ impl World {
         if objects.len() > 20_000 {
             objects.clear();
         }
-        objects.insert(path, [uid.to_owned(), version.to_owned()]);
+        objects.insert(path.clone(), [uid.to_owned(), version.to_owned()]);
+        Some(path)
     }
 
     /// Makes what the attack needs, as far as it is not there: namespaces, rights, nodes, a service that is hostile.
@@ -274,7 +274,12 @@ fn client(cluster: &Cluster, name: &str, groups: &[&str]) -> Client {
 
 /// Processor time of this process so far.
 pub(crate) fn cpu() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    cpu_of("self")
+}
+
+/// Processor time of a process so far.
+pub(crate) fn cpu_of(process: &str) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let behind = stat.rsplit(')').next().unwrap_or_default();
     let ticks = behind
         .split_whitespace()
@@ -315,6 +320,8 @@ const FURNITURE: &[(&str, &str)] = &[
         "/api/v1/namespaces/a/pods",
         r#"{"metadata":{"name":"hostile"},"spec":{"nodeName":"n2","containers":[{"name":"c","image":"image","ports":[{"containerPort":8080}]}]}}"#,
     ),
+    ("/api/v1/namespaces/a/resourcequotas", QUOTA),
+    ("/api/v1/namespaces/b/resourcequotas", QUOTA),
     ("/apis/rbac.authorization.k8s.io/v1/namespaces/a/rolebindings", TENANT),
     ("/apis/rbac.authorization.k8s.io/v1/namespaces/b/rolebindings", TENANT),
     (
@@ -322,6 +329,10 @@ const FURNITURE: &[(&str, &str)] = &[
         r#"{"metadata":{"name":"anonymous-view"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"view"},"subjects":[{"kind":"User","name":"system:anonymous","apiGroup":"rbac.authorization.k8s.io"}]}"#,
     ),
 ];
+
+/// A set with 2^31 replicas is made as far as this: the time is the attack's, not the controllers'. Only what controllers
+/// create by themselves is limited, for a request that a quota rejects leads nowhere.
+const QUOTA: &str = r#"{"metadata":{"name":"few"},"spec":{"hard":{"pods":"40"}}}"#;
 
 const TENANT: &str = r#"{"metadata":{"name":"tenant"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"admin"},"subjects":[{"kind":"User","name":"tenant","apiGroup":"rbac.authorization.k8s.io"}]}"#;
 

@@ -137,7 +137,8 @@ impl<'a> Ports<'a> {
 
     fn next(&mut self, what: &str) -> Result<i32, Status> {
         if self.dry_run {
-            let port = self.own.iter().max().unwrap_or(&DRY_RUN) + 1;
+            // A dry run sees ports before they are validated. Upstream's number wraps, too.
+            let port = self.own.iter().max().unwrap_or(&DRY_RUN).wrapping_add(1);
             self.own.push(port);
             return Ok(port);
         }
@@ -223,6 +224,17 @@ mod tests {
         Ports::new(&range, &mut map, true).allot(&mut two, None).unwrap();
         assert_eq!(two.spec().ports().iter().next().map(ServicePort::node_port), Some(32_769));
         assert_eq!(map, Bitmap::default());
+    }
+
+    #[test]
+    fn a_dry_run_counts_on_from_the_largest_number() {
+        let (range, mut map) = (30_000..=30_031, Bitmap::default());
+        let text =
+            r#"{"spec":{"type":"NodePort","ports":[{"port":1,"nodePort":2147483647},{"port":2}]}}"#;
+        let mut largest = service(text);
+        Ports::new(&range, &mut map, true).allot(&mut largest, None).unwrap();
+        let given: Vec<i32> = largest.spec().ports().iter().map(ServicePort::node_port).collect();
+        assert_eq!(given, [i32::MAX, i32::MIN], "validation refuses both");
     }
 
     #[test]
