@@ -308,10 +308,10 @@ impl Campaign {
     fn tell(&self) {
         let (swept, fields) = self.generator.sweep.progress();
         println!(
-            "{:>8.1} s  {} requests ({:.0}/s; {:.0} s of processor time), {swept} of {fields} fields swept, {} edges of {}, {} MiB, {} faults, quiet for {:.0} s",
+            "{:>8.1} s  {} requests ({}/s; {:.0} s of processor time), {swept} of {fields} fields swept, {} edges of {}, {} MiB, {} faults, quiet for {:.0} s",
             self.began.elapsed().as_secs_f64(),
             self.sent,
-            self.sent as f64 / self.began.elapsed().as_secs_f64(),
+            self.sent / self.began.elapsed().as_secs().max(1),
             self.process.cpu(),
             self.corpus.edges.len(),
             self.process.edges,

@@ -98,12 +98,12 @@ fn write(value: &Value, out: &mut Vec<u8>, left: &mut Option<usize>, random: &mu
 }
 
 fn head(major: u8, size: u64, out: &mut Vec<u8>) {
-    match u8::try_from(size) {
-        Ok(small @ 0..24) => out.push(major << 5 | small),
-        _ => {
-            out.push(major << 5 | 27);
-            out.extend(size.to_be_bytes());
-        }
+    const EIGHT_BYTES_FOLLOW: u8 = 27;
+    if let Ok(small @ 0..24) = u8::try_from(size) {
+        out.push(major << 5 | small);
+    } else {
+        out.push(major << 5 | EIGHT_BYTES_FOLLOW);
+        out.extend(size.to_be_bytes());
     }
 }
 

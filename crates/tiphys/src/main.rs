@@ -24,6 +24,7 @@ fn main() -> ExitCode {
             print!("{}", commands::help());
             ExitCode::SUCCESS
         }
+        None if name == "--version" => commands::version(args),
         None => {
             eprintln!("tiphys: unknown command {name:?}\n\n{}", commands::help());
             ExitCode::FAILURE

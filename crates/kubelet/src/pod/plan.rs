@@ -271,9 +271,14 @@ impl Planner<'_> {
     }
 
     fn ephemeral(&mut self) {
+        let statuses = self.pod.status().ephemeral_container_statuses();
         for container in self.pod.spec().ephemeral_containers().iter() {
             let container = container.as_container();
-            if self.seen.newest(container.name()).is_none() {
+            // one that has ended never runs again, also when a new sandbox knows nothing of it
+            let has_ended = statuses.find(|status| {
+                status.name() == container.name() && status.state().terminated().is_some()
+            });
+            if self.seen.newest(container.name()).is_none() && has_ended.is_none() {
                 self.start(container, Role::Ephemeral);
             }
         }

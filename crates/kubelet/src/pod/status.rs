@@ -238,7 +238,13 @@ impl Writer<'_> {
         let Some(old) = lists.iter().find_map(|list| list.find(|one| one.name() == name)) else {
             return;
         };
-        if old.state().terminated().is_some() && self.pod.is_finished() {
+        let is_ephemeral = self
+            .pod
+            .status()
+            .ephemeral_container_statuses()
+            .find(|one| one.name() == name)
+            .is_some();
+        if old.state().terminated().is_some() && (self.pod.is_finished() || is_ephemeral) {
             *out = old.tree().clone();
         } else if self.around.ended && old.state().running().is_some() {
             // it vanished with its sandbox

@@ -51,6 +51,7 @@ const COMMANDS: &[Command] = &[
         "an object from one form to another: JSON, YAML, KYAML, protobuf",
         transcode::run,
     ),
+    new("version", "the versions of Tiphys and of Kubernetes", version),
     new("kubectl", "the command line client", kubectl::main),
     new("kube-apiserver", "the API server", apiserver::run),
     new("kube-controller-manager", "the controllers", controller_manager::run),
@@ -91,6 +92,12 @@ pub(crate) fn help() -> String {
         text.push_str(&format!("  {:<26} {}\n", command.name, command.about));
     }
     text
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "as every command")]
+pub(crate) fn version(_: Vec<OsString>) -> ExitCode {
+    println!("tiphys {} (Kubernetes {})", env!("CARGO_PKG_VERSION"), server::VERSION);
+    ExitCode::SUCCESS
 }
 
 /// The keeper of a pod's processes. It must be the only thread there is.

@@ -63,6 +63,9 @@ fn up_runs_an_application_heals_and_leaves_nothing() {
 #[test]
 fn wrong_commands_say_what_is_wrong() {
     let world = World::new("errors");
+    for version in ["version", "--version"] {
+        assert!(world.tiphys(&[version]).contains("Kubernetes v1.37.1"));
+    }
     assert!(world.try_tiphys(&["up", "--disable", "nonsense"]).contains("the parts are"));
     assert!(world.try_tiphys(&["down"]).contains("there is no cluster"));
     assert!(

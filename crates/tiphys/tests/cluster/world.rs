@@ -157,13 +157,14 @@ impl World {
     /// Ends one of our own processes, without a word.
     pub(crate) fn kill(&self, part: &str) {
         let pid = self.pid(part).expect("a pid");
-        let out = output(Command::new("kill").arg("-9").arg(pid));
+        let out = output(Command::new("kill").arg("-9").arg(&pid));
         assert!(out.status.success(), "{part}: {}\n{}", said(&out), self.logs());
+        // a large process takes a while to end
+        self.until("the killed process has ended", || !is_alive(&pid));
     }
 
     pub(crate) fn runs(&self, part: &str) -> bool {
-        let alive = |pid: String| Path::new("/proc").join(pid).join("root").exists();
-        self.pid(part).is_some_and(alive)
+        self.pid(part).is_some_and(|pid| is_alive(&pid))
     }
 
     pub(crate) fn pid(&self, part: &str) -> Option<String> {
@@ -235,6 +236,11 @@ impl Drop for Running {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// A process that has ended and was not waited for is there, but has no root.
+fn is_alive(pid: &str) -> bool {
+    Path::new("/proc").join(pid).join("root").exists()
 }
 
 /// What a test must not touch.

@@ -17,7 +17,9 @@ use crate::{
 
 /// Numbers of the benchmark, what they want, and the attempt. The last says whether the default
 /// profile holds it as well.
-const CHECKS: &[(&str, &str, fn(&Cluster), bool)] = &[
+type Check = (&'static str, &'static str, fn(&Cluster), bool);
+
+const CHECKS: &[Check] = &[
     ("1.1.1-8", "no pod specifications of the control plane", no_pod_specifications, true),
     ("1.1.11-12", "the store's folder is 700 and of its own user", store_is_private, true),
     ("1.1.13-18", "kubeconfigs are 600, and only the administrator's is there", kubeconfigs, true),
@@ -160,7 +162,8 @@ impl Cluster {
 
 /// Mode and owner of a file.
 fn about(path: &Path) -> (u32, u32, u32) {
-    let about = fs::symlink_metadata(path).unwrap_or_else(|why| panic!("{path:?}: {why}"));
+    let about =
+        fs::symlink_metadata(path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
     (about.mode() & 0o7777, about.uid(), about.gid())
 }
 
@@ -197,7 +200,7 @@ fn keys(cluster: &Cluster) {
     assert_eq!(about(&cluster.path("pki")), (0o700, user, user));
     for entry in fs::read_dir(cluster.path("pki")).expect("a folder") {
         let path = entry.expect("an entry").path();
-        assert_eq!(about(&path), (0o600, user, user), "{path:?}");
+        assert_eq!(about(&path), (0o600, user, user), "{}", path.display());
     }
 }
 
@@ -206,7 +209,8 @@ fn keys(cluster: &Cluster) {
 fn no_file_for_others(cluster: &Cluster) {
     let made_by_tests = ["layout", "root", "site", "part", "layout.tar", "root.tar"];
     let ours = |name: &str| {
-        !made_by_tests.contains(&name) && !name.ends_with(".yaml") && name != "somebody"
+        let is_yaml = Path::new(name).extension().is_some_and(|end| end == "yaml");
+        !made_by_tests.contains(&name) && !is_yaml && name != "somebody"
     };
     assert_eq!(about(&cluster.path("node")), (0o700, 0, 0));
     let mut folders: Vec<PathBuf> = fs::read_dir(cluster.world.path())
@@ -219,8 +223,8 @@ fn no_file_for_others(cluster: &Cluster) {
     while let Some(path) = folders.pop() {
         let kind = fs::symlink_metadata(&path).expect("it is there").file_type();
         let most = if kind.is_dir() { 0o700 } else { 0o600 };
-        assert!(!kind.is_symlink(), "{path:?}");
-        assert_eq!(about(&path).0 & !most, 0, "{path:?} {}", kind.is_socket());
+        assert!(!kind.is_symlink(), "{}", path.display());
+        assert_eq!(about(&path).0 & !most, 0, "{} {}", path.display(), kind.is_socket());
         seen += 1;
         if kind.is_dir() {
             let inside = fs::read_dir(&path).expect("a folder");

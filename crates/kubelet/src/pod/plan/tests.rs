@@ -190,3 +190,19 @@ fn what_has_to_go_gets_no_longer_than_it_was_given() {
     let got = plan(&one("Always"), None, &running, &mut memory, 0).steps;
     assert!(matches!(got[..], [Step::Kill { grace: 1, .. }]), "{got:?}");
 }
+
+/// After a restart of the node the sandbox is a new one, and the runtime knows no container.
+#[test]
+fn an_ephemeral_container_that_has_ended_never_runs_again() {
+    let with = |state: &str| {
+        pod(&format!(
+            "metadata: {{name: p, namespace: ns, uid: u}}\nspec: {{containers: [{{name: a, image: i}}], \
+             ephemeralContainers: [{{name: e, image: i}}]}}\nstatus: {{ephemeralContainerStatuses: \
+             [{{name: e, state: {{{state}}}}}]}}"
+        ))
+    };
+    let running = [container("a", State::Running, 0)];
+    assert_eq!(steps(&with("terminated: {exitCode: 0}"), &seen(&running)), []);
+    let waiting = with("waiting: {reason: ContainerCreating}");
+    assert_eq!(steps(&waiting, &seen(&running)), [start("e", Role::Ephemeral, 0)]);
+}
