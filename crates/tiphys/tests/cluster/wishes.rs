@@ -34,8 +34,8 @@ fn up_takes_wishes_and_outlives_its_supervisor() {
     });
 
     // an object that no part of the cluster acts on is answered with a warning
-    let policy = "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: all}, \
-                  spec: {podSelector: {}}}";
+    let policy = "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\n\
+                  metadata: {name: all}\nspec: {podSelector: {}}\n";
     let made = kubectl(&["create", "-f", &world.file("policy.yaml", policy)]);
     assert!(made.contains("all created") && !made.contains("Warning"), "{made}");
     let made = kubectl(&["create", "ingress", "web", "--rule=web.example/=web:80"]);
