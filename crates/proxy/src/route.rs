@@ -1,5 +1,9 @@
-//! Which pods live behind which node: read here, since a kubelet may not read
-//! other nodes and the proxy may.
+//! Routes to the pods of other nodes: read here, since a kubelet may not read other nodes and
+//! the proxy may.
+//!
+//! A node writes its own Node object, so nothing in it is trusted: a range counts only inside the
+//! cluster's pod ranges, and only if no older node has it; an address only if it can be another
+//! machine's.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,10 +17,12 @@ use crate::Cidr;
 use crate::source::internal_ips;
 
 /// Calls `tell` with the address behind each pod range of the other nodes, at the
-/// start and whenever that changes. `tell` should return soon.
+/// start and whenever that changes. `tell` should return soon. `pods` are the pod ranges of
+/// the cluster.
 pub fn watch_routes(
     cx: &Context,
     own: &str,
+    pods: Vec<Cidr>,
     tell: impl Fn(BTreeMap<String, IpAddr>) + Send + 'static,
 ) {
     let nodes = cx.cache::<Node>();
@@ -31,7 +37,7 @@ pub fn watch_routes(
             return;
         }
         loop {
-            let routes = panics::catch("node routes", || routes(&nodes.all(), &own));
+            let routes = panics::catch("node routes", || routes(&nodes.all(), &own, &pods));
             if let Ok(routes) = routes
                 && told.as_ref() != Some(&routes)
             {
@@ -44,20 +50,80 @@ pub fn watch_routes(
 }
 
 /// A range goes to the node's address of the same family.
-fn routes(nodes: &[Node], own: &str) -> BTreeMap<String, IpAddr> {
-    let mut routes = BTreeMap::new();
-    for node in nodes.iter().filter(|node| node.metadata().name() != own) {
-        let ips = internal_ips(node);
+fn routes(nodes: &[Node], own: &str, pods: &[Cidr]) -> BTreeMap<String, IpAddr> {
+    let (mut routes, mut taken) = (BTreeMap::new(), Taken::default());
+    let mut nodes: Vec<&Node> = nodes.iter().collect();
+    // this node first, then the older ones
+    nodes.sort_by_key(|node| {
+        let meta = node.metadata();
+        (meta.name() != own, meta.creation_timestamp().to_owned(), meta.name().to_owned())
+    });
+    let here = nodes.first().filter(|node| node.metadata().name() == own);
+    let own_ips = here.map(|node| internal_ips(node)).unwrap_or_default();
+    for node in &nodes {
         let spec = node.spec();
         let first = Some(spec.pod_cidr()).filter(|_| spec.pod_cidrs().is_empty());
         for range in spec.pod_cidrs().iter().chain(first) {
             let Ok(cidr) = range.parse::<Cidr>() else { continue };
-            if let Some(ip) = ips.iter().find(|ip| ip.is_ipv4() == cidr.ip.is_ipv4()) {
+            if !pods.iter().any(|pods| is_within(cidr, *pods)) || !taken.take(cidr) {
+                continue;
+            }
+            let can_reach = |ip: &&IpAddr| {
+                ip.is_ipv4() == cidr.ip.is_ipv4() && is_other_machine(**ip, &own_ips, pods)
+            };
+            let ips = internal_ips(node);
+            if let Some(ip) = ips.iter().find(can_reach) {
                 routes.insert(range.to_owned(), *ip);
             }
         }
     }
     routes
+}
+
+/// Whether an address can be that of another node of this cluster.
+fn is_other_machine(ip: IpAddr, own: &[IpAddr], pods: &[Cidr]) -> bool {
+    let is_local = match ip {
+        IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local() || ip.to_ipv4_mapped().is_some(),
+    };
+    !is_local
+        && !ip.is_loopback()
+        && !ip.is_unspecified()
+        && !ip.is_multicast()
+        && !own.contains(&ip)
+        && !pods.iter().any(|pods| is_within(Cidr::host(ip), *pods))
+}
+
+/// The first and the last address of a range, as numbers.
+fn bounds(cidr: Cidr) -> (u128, u128) {
+    let (start, bits) = match cidr.network() {
+        IpAddr::V4(ip) => (u128::from(ip.to_bits()), 32),
+        IpAddr::V6(ip) => (ip.to_bits(), 128),
+    };
+    let free = u128::MAX.checked_shr(128 - (bits - u32::from(cidr.prefix))).unwrap_or(0);
+    (start, start | free)
+}
+
+fn is_within(inner: Cidr, outer: Cidr) -> bool {
+    let ((start, end), (first, last)) = (bounds(inner), bounds(outer));
+    inner.ip.is_ipv4() == outer.ip.is_ipv4() && first <= start && end <= last
+}
+
+/// Ranges that nodes have, none of which overlap: the last address by the first.
+#[derive(Default)]
+struct Taken(BTreeMap<(bool, u128), u128>);
+
+impl Taken {
+    /// Takes a range if nobody has a part of it.
+    fn take(&mut self, cidr: Cidr) -> bool {
+        let (family, (start, end)) = (cidr.ip.is_ipv4(), bounds(cidr));
+        let before = self.0.range((family, 0)..=(family, end)).next_back();
+        let is_free = before.is_none_or(|(_, last)| *last < start);
+        if is_free {
+            self.0.insert((family, start), end);
+        }
+        is_free
+    }
 }
 
 #[cfg(test)]
@@ -83,6 +149,47 @@ mod tests {
         ];
         let ip = IpAddr::from([192, 0, 2, 9]);
         let expected = [("10.244.1.0/24".to_owned(), ip), ("10.244.2.0/24".to_owned(), ip)];
-        assert_eq!(routes(&nodes, "here"), BTreeMap::from(expected));
+        assert_eq!(routes(&nodes, "here", &pods()), BTreeMap::from(expected));
+    }
+
+    fn pods() -> Vec<Cidr> {
+        vec!["10.244.0.0/16".parse().expect("a range")]
+    }
+
+    /// A node that was taken over names ranges and addresses of others.
+    #[test]
+    fn a_node_takes_no_traffic_but_that_of_its_own_pods() {
+        let node = |name: &str, age: u8, range: &str, ip: &str| {
+            let text = format!(
+                "{{metadata: {{name: {name}, creationTimestamp: '2026-01-0{age}T00:00:00Z'}}, \
+                 spec: {{podCIDR: '{range}', podCIDRs: ['{range}']}}, \
+                 status: {{addresses: [{{type: InternalIP, address: '{ip}'}}]}}}}"
+            );
+            Node::from(from_yaml(&text).expect("a node"))
+        };
+        let here = || node("here", 3, "10.244.0.0/24", "192.0.2.2");
+        let old = || node("old", 1, "10.244.1.0/24", "192.0.2.3");
+        for (range, ip) in [
+            ("0.0.0.0/1", "192.0.2.77"),
+            ("8.8.0.0/16", "192.0.2.77"),
+            ("10.96.0.0/16", "192.0.2.77"),
+            ("10.244.0.0/16", "192.0.2.77"),
+            ("10.244.0.128/25", "192.0.2.77"),
+            ("10.244.1.64/26", "192.0.2.77"),
+            ("10.244.0.0/23", "192.0.2.77"),
+            ("192.0.2.128/25", "192.0.2.77"),
+            ("10.244.7.0/24", "127.0.0.1"),
+            ("10.244.7.0/24", "169.254.1.1"),
+            ("10.244.7.0/24", "0.0.0.0"),
+            ("10.244.7.0/24", "224.0.0.1"),
+            ("10.244.7.0/24", "192.0.2.2"),
+            ("10.244.7.0/24", "10.244.1.5"),
+            ("fd00::/64", "fd00::1"),
+        ] {
+            let found = routes(&[node("evil", 2, range, ip), here(), old()], "here", &pods());
+            let ip = IpAddr::from([192, 0, 2, 3]);
+            let expected = BTreeMap::from([("10.244.1.0/24".to_owned(), ip)]);
+            assert_eq!(found, expected, "{range} by {ip}");
+        }
     }
 }

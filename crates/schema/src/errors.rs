@@ -144,18 +144,27 @@ impl Errors {
 
     pub fn push(&mut self, error: ErrorType, at: &Path, bad: Value, detail: impl Into<String>) {
         let detail = detail.into();
-        let long = |detail: &String| detail.len() > LONG;
-        let is_full = || self.0.iter().map(|error| error.detail.len()).sum::<usize>() > MOST_BYTES;
-        if self.0.len() < MOST && !(long(&detail) && is_full()) {
+        if self.0.len() < MOST && !(detail.len() > LONG && self.is_full()) {
             let path = at.to_string();
             self.0.push(FieldError { error, path, bad, shown: None, detail });
         }
     }
 
+    /// Whether there is room for short errors only. Whoever makes a long text for each item of a
+    /// list should look first.
+    pub fn is_full(&self) -> bool {
+        let texts =
+            |error: &FieldError| error.detail.len() + error.shown.as_ref().map_or(0, String::len);
+        self.0.len() >= MOST || self.0.iter().map(texts).sum::<usize>() > MOST_BYTES
+    }
+
     /// As `invalid`, for a value that the message writes as `shown`.
     pub fn invalid_shown(&mut self, at: &Path, shown: String, detail: impl Into<String>) {
+        let before = self.0.len();
         self.push(ErrorType::Invalid, at, Value::Null, detail);
-        self.show(shown);
+        if self.0.len() > before {
+            self.show(shown);
+        }
     }
 
     /// How the message writes the value told last.

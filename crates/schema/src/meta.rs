@@ -158,6 +158,9 @@ fn check_owners(owners: &List<OwnerReference>, at: &Path, errs: &mut Errors) {
             continue;
         }
         if let Some(first) = controller {
+            if errs.is_full() {
+                return;
+            }
             let detail = format!(
                 "Only one reference can have Controller set to true. Found \"true\" in references \
                  for {}/{} and {}/{}",

@@ -1,6 +1,9 @@
 //! What the server does not let itself be made to do.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use api::{
     coordination::Lease,
@@ -175,4 +178,30 @@ async fn expressions_by_the_hundred_keep_nobody_waiting() {
     let (codes, slowest) = beside(&cluster, path, (0..3).map(claim).collect()).await;
     assert!(codes.iter().all(|code| matches!(code, 201 | 422)), "{codes:?}");
     assert!(slowest < Duration::from_secs(4), "somebody else has waited for {slowest:?}");
+}
+
+/// Metadata with thousands of items, as large as a request may be.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_lists_in_metadata_keep_nobody_waiting() {
+    let cluster = Cluster::start().await;
+    let list = |item: &dyn Fn(usize) -> String| (0..12_000).map(item).collect::<Vec<_>>().join(",");
+    let owner = |n: usize, more: &str| {
+        format!(r#"{{"apiVersion":"x/v1","kind":"Foo","name":"n{n}","uid":"u{n}"{more}}}"#)
+    };
+    let metadata = [
+        format!(r#""ownerReferences":[{}]"#, list(&|n| owner(n, ""))),
+        format!(r#""ownerReferences":[{}]"#, list(&|n| owner(n, r#","controller":true"#))),
+        format!(r#""finalizers":[{}]"#, list(&|n| format!(r#""example.com/{n}""#))),
+    ];
+    let object = |(n, more): (usize, &String)| {
+        format!(r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"m{n}",{more}}}}}"#)
+    };
+    let bodies = metadata.iter().enumerate().map(object).collect();
+    let began = Instant::now();
+    let path = "/api/v1/namespaces/default/configmaps";
+    let (mut codes, slowest) = beside(&cluster, path, bodies).await;
+    codes.sort_unstable();
+    assert_eq!(codes, [201, 201, 422], "only one owner can be the controller");
+    assert!(slowest < Duration::from_secs(10), "somebody else has waited for {slowest:?}");
+    assert!(began.elapsed() < Duration::from_mins(1), "{:?}", began.elapsed());
 }

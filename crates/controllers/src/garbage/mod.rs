@@ -213,7 +213,8 @@ impl Collector {
 
     /// Takes the references to `owners` off.
     async fn disown(&self, node: &Node, owners: &[Text], why: &str) -> Result<(), Error> {
-        let stay = node.owners.iter().filter(|owner| !owners.iter().any(|uid| uid == owner.uid()));
+        let gone: HashSet<&str> = owners.iter().map(|uid| &**uid).collect();
+        let stay = node.owners.iter().filter(|owner| !gone.contains(owner.uid()));
         let stay: List<OwnerReference> = stay.cloned().collect();
         self.patch(node, "ownerReferences", stay.into(), why).await
     }

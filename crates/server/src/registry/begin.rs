@@ -1,8 +1,8 @@
 //! What the server itself puts on an object.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, collections::HashSet};
 
-use object::{Clock, Object, Text, Time, Value, View};
+use object::{Clock, Lens, Object, Text, Time, Value, View};
 use ref_cast::RefCast;
 use ring::rand::{SecureRandom, SystemRandom};
 
@@ -53,11 +53,12 @@ pub(super) fn alive(object: &mut Value) {
 pub(super) fn distinct_owners(object: &mut Value, call: &mut Call, when: &str) {
     let meta = Object::view(object).metadata();
     let (mut owners, mut twice) = (Vec::new(), Vec::new());
+    let mut seen = HashSet::new(); // a request may name thousands
     for owner in meta.owner_references().iter() {
-        if owners.contains(owner) {
-            twice.push(owner.uid().to_owned());
-        } else {
+        if seen.insert(owner.tree()) {
             owners.push(owner.clone());
+        } else {
+            twice.push(owner.uid().to_owned());
         }
     }
     if twice.is_empty() {

@@ -94,7 +94,6 @@ pub(crate) fn help() -> String {
     text
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "as every command")]
 pub(crate) fn version(_: Vec<OsString>) -> ExitCode {
     println!("tiphys {} (Kubernetes {})", env!("CARGO_PKG_VERSION"), server::VERSION);
     ExitCode::SUCCESS

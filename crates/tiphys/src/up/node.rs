@@ -67,7 +67,8 @@ fn connect(layout: &Layout, settings: &Settings, socket: &str, name: &str) -> Re
 /// Other nodes' pods are behind these nodes.
 fn routes(cx: &Context, settings: &Settings, network: Arc<PodNetwork>) {
     let own = settings.node_name.clone();
-    proxy::watch_routes(cx, &own, move |peers: BTreeMap<String, IpAddr>| {
+    let pods = settings.cluster_cidr.split(',').filter_map(|range| range.parse().ok()).collect();
+    proxy::watch_routes(cx, &own, pods, move |peers: BTreeMap<String, IpAddr>| {
         network.set_routes(peers);
     });
 }
