@@ -149,9 +149,6 @@ fn check(call: &Call<'_>, dry_run: DryRun) -> Result {
     if call.flags.on("force") && call.flags.on("prune") {
         return Err(Fail::error("--force cannot be used with --prune"));
     }
-    if !call.flags.on("overwrite") {
-        return Err(Fail::error("--overwrite=false is not supported"));
-    }
     if call.flags.int("grace-period") == 0 && !call.flags.on("force") {
         return Err(Fail::error("--grace-period=0 can only be used with --force"));
     }

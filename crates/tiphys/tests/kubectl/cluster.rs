@@ -89,7 +89,8 @@ spec:
         let tiphys = env!("CARGO_BIN_EXE_tiphys");
         let script = format!("kubectl() {{ \"{tiphys}\" kubectl \"$@\"; }}\n{script}");
         let mut command = self.0.inside("bash", &["-c", &script]);
-        output(command.env("KUBECONFIG", config).stdin(Stdio::null()))
+        let command = command.env("KUBECONFIG", config).env("TIPHYS", tiphys);
+        output(command.env("TIPHYS_DATA_DIR", self.0.path()).stdin(Stdio::null()))
     }
 }
 

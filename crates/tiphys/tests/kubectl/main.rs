@@ -1,7 +1,9 @@
 //! kubectl as users have it: the built executable, a real cluster, a real terminal. One cluster
 //! for all; one topic a file.
 
+mod changes;
 mod cluster;
+mod drain;
 #[path = "../security/image.rs"]
 #[allow(dead_code, reason = "shared with the tests of security, which use more of it")]
 mod image;
@@ -13,13 +15,21 @@ mod terminal;
 #[allow(dead_code, reason = "shared with the tests of clusters, which use more of it")]
 mod world;
 
+use std::thread;
+
 use self::cluster::Cluster;
 
 /// One test, so that all of it has one cluster, which ends with it.
 #[test]
 fn kubectl() {
     let cluster = Cluster::start();
-    streams::all(&cluster);
-    run::all(&cluster);
-    terminal::all(&cluster);
+    thread::scope(|scope| {
+        scope.spawn(|| streams::all(&cluster));
+        scope.spawn(|| run::all(&cluster));
+        scope.spawn(|| changes::all(&cluster));
+        scope.spawn(|| terminal::all(&cluster));
+    });
+    // these disturb others
+    drain::all(&cluster);
+    terminal::a_killed_connection(&cluster);
 }

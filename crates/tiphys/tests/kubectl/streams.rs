@@ -59,4 +59,10 @@ fn closed_pipes(cluster: &Cluster) {
         "kubectl get pods -A | true; exec 3> >(sleep 0); wait $!; kubectl get pods -A >&3; echo $?";
     let out = cluster.bash(closed);
     assert_eq!((stdout(&out).trim(), &*stderr(&out)), ("141", ""));
+    // and every other command
+    let closed = "exec 3> >(sleep 0); wait $!; for c in version help status 'up --help'; do $TIPHYS $c >&3; echo $?; done";
+    let out = cluster.bash(closed);
+    let wrong = stderr(&out);
+    assert!(!wrong.contains("panicked"), "{wrong}");
+    assert_eq!(stdout(&out).lines().take(3).collect::<Vec<_>>(), ["141", "141", "141"], "{wrong}");
 }

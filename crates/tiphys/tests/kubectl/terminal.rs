@@ -14,7 +14,6 @@ pub(crate) fn all(cluster: &Cluster) {
     a_signal_restores_the_terminal(cluster);
     attach_and_detach(cluster);
     run_and_debug(cluster);
-    a_killed_connection(cluster);
 }
 
 fn exec(cluster: &Cluster, command: &[&str]) -> Terminal {
@@ -141,7 +140,7 @@ fn run_and_debug(cluster: &Cluster) {
 }
 
 /// The API server dies in the middle of a session.
-fn a_killed_connection(cluster: &Cluster) {
+pub(crate) fn a_killed_connection(cluster: &Cluster) {
     let mut terminal = exec(cluster, &["sh", "-c", "echo ready; exec sleep 100000"]);
     terminal.until_shown("ready");
     cluster.world().kill("control");
