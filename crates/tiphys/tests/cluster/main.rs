@@ -2,6 +2,7 @@
 //! namespaces without a way out. One story a file.
 
 mod bad_input;
+mod comes_and_goes;
 mod components;
 mod etcd;
 mod first_minute;
@@ -12,6 +13,8 @@ mod other_names;
 mod programs;
 mod quorum;
 mod second_node;
+mod settings;
 mod snapshots;
+mod two_clusters;
 mod wishes;
 mod world;

@@ -48,7 +48,7 @@ fn pods_do_not_notice_that_the_node_is_killed() {
     println!("{} kills, {passed} pods came and went, back within {slowest:?}", kills());
     stable.assert_unchanged(&world);
     before.assert_returns(&world);
-    world.tiphys(&["down"]);
+    world.tiphys(&["down", "--now"]);
     world.assert_nothing_left();
 }
 
@@ -77,7 +77,7 @@ fn pods_do_not_notice_that_kubelet_or_runtime_is_killed() {
     before.assert_returns(&world);
     world.kubectl(&["delete", "pods", "--all", "--timeout=60s"]);
     drop(kubelet);
-    world.tiphys(&["down"]);
+    world.tiphys(&["down", "--now"]);
     world.assert_nothing_left();
 }
 

@@ -93,14 +93,6 @@ impl PodNetwork {
             }
         });
     }
-
-    /// Removes interfaces, rules and addresses.
-    pub(in crate::up) async fn down(&self) -> Result<()> {
-        if let Some(Plugged(network)) = self.network.get() {
-            network.down().await?;
-        }
-        Ok(())
-    }
 }
 
 /// The range of an earlier start. Where it cannot be read, the API tells it again.
