@@ -32,6 +32,15 @@ pub(crate) enum Place {
     Image(String),
 }
 
+impl Place {
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        match self {
+            Self::Folder(path) => Some(path),
+            Self::Image(_) => None,
+        }
+    }
+}
+
 /// The bytes of all files that the kubelet writes for one pod. A pod can name the same object thousands of times,
 /// and most of these files are in the node's memory.
 const MOST_BYTES: usize = 128 << 20;

@@ -276,7 +276,12 @@ impl Task {
         restarts: i32,
     ) -> Result<Parts, String> {
         let host = &self.host;
-        let sources = self.sources(spec, sandbox).await?;
+        let mut sources = self.sources(spec, sandbox).await?;
+        let (pod, spec_of, folders) = (self.pod.clone(), spec.clone(), places.clone());
+        sources.files = blocking(move || {
+            env::file::read_all(&pod, &spec_of, |name| folders.get(name)?.folder())
+        })
+        .await?;
         let env = env::env(&self.pod, spec, &sources)?;
         let (task, spec_of, places) = (self.clone(), spec.clone(), places.clone());
         let (env, mut mounts) = blocking(move || {
