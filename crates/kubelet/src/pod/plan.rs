@@ -31,6 +31,17 @@ pub enum Role {
     Ephemeral,
 }
 
+impl Role {
+    /// What metrics call such a container.
+    pub(crate) fn metric_name(self) -> &'static str {
+        match self {
+            Self::Init | Self::Sidecar => "init_container",
+            Self::Regular => "container",
+            Self::Ephemeral => "ephemeral_container",
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Folders, volumes and the pod's group.

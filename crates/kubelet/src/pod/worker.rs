@@ -506,6 +506,10 @@ impl Worker {
 
     fn report(&mut self, ended: bool) {
         let next = self.status(ended);
+        let uid = self.wish.pod.metadata().uid();
+        let old = self.host.statuses.get(uid);
+        let old = old.unwrap_or_else(|| self.wish.pod.status().tree().clone());
+        self.host.counters.ended_between(&old, &next);
         if self.wish.is_static {
             // it has no API object to read its last status from
             self.wish.pod = Pod::from(self.with_status(&next));

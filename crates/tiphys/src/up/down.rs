@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Layout, Settings,
-    node::{PodNetwork, cgroup_root, open_images, settings_of},
+    node::{POD_LOGS, PodNetwork, cgroup_root, open_images, settings_of},
     status, supervise,
 };
 
@@ -35,6 +35,8 @@ pub(crate) async fn run(layout: &Layout, wipe: bool) -> Result<()> {
     }
     sys::cgroup::Hierarchies::detect()?.group(&cgroup_root(layout))?.remove()?;
     if wipe {
+        kubelet::remove_pod_logs(&layout.path("node/kubelet"), Path::new(POD_LOGS))
+            .with_context(|| format!("cannot remove the logs in {POD_LOGS}"))?;
         sys::tree::remove(layout.dir())
             .with_context(|| format!("cannot remove {}", layout.dir().display()))?;
     }

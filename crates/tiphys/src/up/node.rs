@@ -27,6 +27,9 @@ use super::{
     membership, protect,
 };
 
+/// Where collectors look for the logs of containers.
+pub(super) const POD_LOGS: &str = "/var/log/pods";
+
 pub(crate) async fn run(layout: &Layout) -> Result<()> {
     let settings = Settings::load(&layout.path("config.yaml"))?;
     let network = Arc::new(PodNetwork::new(layout, &settings)?);
@@ -78,7 +81,7 @@ fn kubelet_config(layout: &Layout, settings: &Settings) -> Result<kubelet::Confi
     Ok(kubelet::Config {
         node_ips: vec![settings.node_ip],
         root: layout.path("node/kubelet"),
-        logs: layout.path("node/logs"),
+        logs: POD_LOGS.into(),
         static_pods: Some(layout.path("manifests")),
         cluster_dns: vec![settings.dns],
         clients: Some(pki::Trust::new(&pki::certificates(&ca)?)?),
@@ -87,7 +90,7 @@ fn kubelet_config(layout: &Layout, settings: &Settings) -> Result<kubelet::Confi
         pod_max_pids: protect::pod_max_pids(),
         serving: Some(serving(layout, settings)),
         seccomp_default: settings.profile == Profile::Cis,
-        port: 0, // any: several clusters may share a machine
+        port_may_differ: true, // several clusters may share a machine
         ..kubelet::Config::new(&settings.node_name, layout.path("run/cri.sock")).on_shared_machine()
     })
 }

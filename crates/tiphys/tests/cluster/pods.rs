@@ -1,9 +1,14 @@
 //! What pods can ask of a kubelet: variables from files, rules for restarts, gates of readiness, and an end in which
 //! they say that they are no longer ready.
 
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
 use crate::{
     shell_image::{self, SHELL},
-    world::World,
+    world::{World, run},
 };
 
 /// A pod that ends soon when it is deleted.
@@ -247,6 +252,84 @@ fn check_ends_slowly(cluster: &Cluster) {
     cluster.world.kubectl(&["delete", "pod", "slow", "--grace-period=0", "--force"]);
 }
 
+/// The kubelet's own port: who is let in, and what it shows.
+fn check_port(cluster: &Cluster) {
+    let world = &cluster.world;
+    let port = "jsonpath={.status.daemonEndpoints.kubeletEndpoint.Port}";
+    assert_eq!(world.kubectl(&["get", "node", "n1", "-o", port]), "10250");
+    for (name, resource) in
+        [("healthz", "nodes/healthz"), ("proxy", "nodes/proxy"), ("configz", "nodes/configz")]
+    {
+        world.kubectl(&["create", "serviceaccount", name]);
+        world.kubectl(&[
+            "create",
+            "clusterrole",
+            name,
+            "--verb=get",
+            &format!("--resource={resource}"),
+        ]);
+        let account = format!("--serviceaccount=default:{name}");
+        world.kubectl(&[
+            "create",
+            "clusterrolebinding",
+            name,
+            &format!("--clusterrole={name}"),
+            &account,
+        ]);
+    }
+    let status = |user: &str, path: &str| {
+        let url = format!("https://192.0.2.2:10250{path}");
+        let mut args = vec!["-sk", "-o", "/dev/null", "-w", "%{http_code}", &url];
+        let header;
+        if !user.is_empty() {
+            let token = world.kubectl(&["create", "token", user]);
+            header = format!("Authorization: Bearer {}", token.trim());
+            args.extend(["-H", &header]);
+        }
+        run(&mut world.inside("curl", &args))
+    };
+    assert_eq!(status("", "/metrics"), "401");
+    assert_eq!(status("default", "/metrics"), "403");
+    world.until("rights are known", || status("healthz", "/healthz") == "200");
+    world.until("rights are known", || status("proxy", "/healthz") == "200");
+    world.until("rights are known", || status("configz", "/configz") == "200");
+    assert_eq!(status("configz", "/healthz"), "403");
+    assert_eq!(status("healthz", "/pods"), "403");
+
+    for node in ["n1", "n1:10250"] {
+        let path = format!("/api/v1/nodes/{node}/proxy/logs/");
+        let listed = world.kubectl(&["get", "--raw", &path]);
+        assert!(listed.contains("<a href=\"pods/\">pods/</a>"), "{listed}");
+    }
+    let metrics = || world.kubectl(&["get", "--raw", "/api/v1/nodes/n1/proxy/metrics"]);
+    let ended = "kubelet_terminated_containers_total{container_type=\"container\",exit_code=\"42\",reason=\"Error\"} ";
+    assert!(metrics().contains(ended), "{}", metrics());
+}
+
+/// Logs are where collectors look for them, and go with their pod.
+fn check_logs(cluster: &Cluster) -> PathBuf {
+    let file = |pod: &str, container: &str| {
+        let uid = cluster.get(pod, "{.metadata.uid}");
+        Path::new("/var/log/pods").join(format!("default_{pod}_{uid}/{container}/0.log"))
+    };
+    let id = cluster.get("env-file", "{.status.containerStatuses[0].containerID}");
+    let id = id.rsplit('/').next().expect("an id");
+    let link = PathBuf::from(format!("/var/log/containers/env-file_default_show-{id}.log"));
+    let log = file("env-file", "show");
+    let text = fs::read_to_string(&log).expect("a log");
+    assert!(text.contains(" stdout F A=first\n"), "{text}");
+    assert_eq!(fs::read_to_string(&link).expect("a link"), text);
+    let raw = format!("/api/v1/nodes/n1/proxy/logs/containers/env-file_default_show-{id}.log");
+    assert_eq!(cluster.world.kubectl(&["get", "--raw", &raw]), text);
+    let kept = file("gated", "c");
+    cluster.world.kubectl(&["delete", "pod", "env-file"]);
+    cluster.world.until("the logs go with the pod", || {
+        fs::symlink_metadata(&link).is_err()
+            && log.ancestors().nth(2).is_some_and(|folder| !folder.exists())
+    });
+    kept
+}
+
 #[test]
 fn pods_get_what_they_ask_for() {
     let cluster = Cluster::up("pods");
@@ -255,6 +338,11 @@ fn pods_get_what_they_ask_for() {
     check_gates(&cluster);
     check_ends_slowly(&cluster);
     check_restart_rules(&cluster);
+    check_port(&cluster);
+    let log = check_logs(&cluster);
     cluster.world.tiphys(&["down"]);
     cluster.world.assert_nothing_left();
+    assert!(log.exists(), "logs outlive the cluster until it is wiped");
+    cluster.world.tiphys(&["down", "--wipe"]);
+    assert!(!log.exists());
 }

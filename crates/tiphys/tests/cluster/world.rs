@@ -206,7 +206,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        let _ = output(&mut self.with(&["down"], "--data-dir", ""));
+        let _ = output(&mut self.with(&["down", "--wipe"], "--data-dir", ""));
         let _ = output(Command::new("ip").args(["netns", "delete", &self.namespace]));
     }
 }
