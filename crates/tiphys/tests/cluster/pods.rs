@@ -1,6 +1,8 @@
 //! What pods can ask of a kubelet: variables from files, rules for restarts, gates of readiness, and an end in which
 //! they say that they are no longer ready.
 
+mod files;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -333,11 +335,18 @@ fn check_logs(cluster: &Cluster) -> PathBuf {
 #[test]
 fn pods_get_what_they_ask_for() {
     let cluster = Cluster::up("pods");
-    cluster.create(&[env_files(), restart_rules(), gates(), ends_slowly()]);
+    cluster.create(&[
+        env_files(),
+        restart_rules(),
+        gates(),
+        ends_slowly(),
+        files::objects(&cluster),
+    ]);
     check_env_files(&cluster);
     check_gates(&cluster);
     check_ends_slowly(&cluster);
     check_restart_rules(&cluster);
+    files::check(&cluster);
     check_port(&cluster);
     let log = check_logs(&cluster);
     cluster.world.tiphys(&["down"]);
