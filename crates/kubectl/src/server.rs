@@ -1,6 +1,6 @@
 //! The API server, one request after the other: commands are plain code that waits.
 
-use std::{cell::RefCell, collections::HashSet, io::Write as _};
+use std::{cell::RefCell, collections::HashSet};
 
 use bytes::Bytes;
 use client::{Client, Config, Error, Response, WebSocket};
@@ -14,6 +14,7 @@ use tokio::runtime::Runtime;
 use crate::{
     fail::{Fail, Result},
     print::json,
+    stdio,
 };
 
 pub(crate) const JSON: &str = "application/json";
@@ -211,7 +212,7 @@ impl Server {
                 .map_or(text, |(_, text)| text.strip_suffix('"').unwrap_or(text));
             let text = text.replace("\\\"", "\"");
             if self.warned.borrow_mut().insert(text.clone()) {
-                let _ = writeln!(std::io::stderr(), "Warning: {text}");
+                stdio::write(&mut std::io::stderr(), format!("Warning: {text}\n").as_bytes());
             }
         }
         answer.success().await.map_err(|error| self.fail(error))

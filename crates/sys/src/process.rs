@@ -137,6 +137,24 @@ pub fn reset_signals() {
     }
 }
 
+/// Ends this process as `signal` does by default, whatever is installed for it. What waits for it sees a process that
+/// the signal ended.
+pub fn die_by_signal(signal: i32) -> ! {
+    let set = signal_set(&[signal]);
+    // SAFETY: `set` is initialised; SIG_DFL is a valid action; raise takes a number.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
+        libc::raise(signal);
+    }
+    end(128 + signal)
+}
+
+/// Ends this process as a write to a pipe that nobody reads does by default: without a word.
+pub fn die_by_broken_pipe() -> ! {
+    die_by_signal(libc::SIGPIPE)
+}
+
 fn signal_set(signals: &[i32]) -> libc::sigset_t {
     let mut set = std::mem::MaybeUninit::uninit();
     // SAFETY: sigemptyset initialises the set before it is used.

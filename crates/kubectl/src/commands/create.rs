@@ -121,7 +121,7 @@ fn raw_post(call: &Call<'_>, path: &str) -> Result {
     let text = std::fs::read(file)
         .map_err(|error| Fail::error(format!("open {file}: {}", crate::select::plain(&error))))?;
     let bytes = call.server()?.bytes(hyper::Method::POST, path, JSON, Some((JSON, text)))?;
-    call.out(&String::from_utf8_lossy(&bytes));
+    call.out_bytes(&bytes);
     Ok(())
 }
 

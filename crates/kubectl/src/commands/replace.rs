@@ -56,7 +56,7 @@ fn run(call: &Call<'_>) -> Result {
             Fail::error(format!("open {file}: {}", crate::select::plain(&error)))
         })?;
         let bytes = call.server()?.bytes(hyper::Method::PUT, raw, JSON, Some((JSON, text)))?;
-        call.out(&String::from_utf8_lossy(&bytes));
+        call.out_bytes(&bytes);
         return Ok(());
     }
     let output = Output::of(call, false)?;
