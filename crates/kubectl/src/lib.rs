@@ -17,6 +17,7 @@ mod call;
 mod commands;
 mod describe;
 mod fail;
+mod fetch;
 mod flags;
 mod kubeconfig;
 mod kustomize;

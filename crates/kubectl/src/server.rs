@@ -81,6 +81,16 @@ impl Server {
         decode(&self.bytes(Method::POST, path, JSON, Some(body))?)
     }
 
+    /// Creates an object. One that comes from a server has a revision, which a new one must not have.
+    pub(crate) fn create(&self, path: &str, object: &Value) -> Result<Value> {
+        if object["metadata"]["resourceVersion"].is_null() {
+            return self.post(path, object);
+        }
+        let mut object = object.clone();
+        object["metadata"].remove("resourceVersion");
+        self.post(path, &object)
+    }
+
     pub(crate) fn put(&self, path: &str, object: &Value) -> Result<Value> {
         let body = (JSON, json::compact(object).into_bytes());
         decode(&self.bytes(Method::PUT, path, JSON, Some(body))?)
@@ -161,6 +171,18 @@ impl Server {
                 }
             }
         })
+    }
+
+    /// One request of several that run at the same time.
+    pub(crate) async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value> {
+        let body = body.map(|body| (JSON, json::compact(body).into_bytes()));
+        let answer = self.send(method, path, JSON, body).await?;
+        decode(&answer.bytes().await.map_err(|error| self.fail(error))?)
     }
 
     /// An answer whose body comes piece by piece.

@@ -78,7 +78,9 @@ fn files(call: &Call<'_>) -> Result {
         }
         Record::of(call).note(&mut object);
         if dry_run != DryRun::Client {
-            match call.server()?.post(&(info.resource.path(&info.namespace, "") + &query), &object)
+            match call
+                .server()?
+                .create(&(info.resource.path(&info.namespace, "") + &query), &object)
             {
                 Ok(made) => object = made,
                 Err(fail) => {

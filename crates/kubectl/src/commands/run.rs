@@ -241,7 +241,14 @@ fn service(call: &Call<'_>, name: &str) -> Result<Value> {
     made["port"] = port.into();
     made["targetPort"] = port.into();
     service["spec"]["ports"] = Value::List([made].into_iter().collect());
-    service["spec"]["selector"]["run"] = name.into();
+    if call.flags.text("labels").is_empty() {
+        service["spec"]["selector"]["run"] = name.into();
+    }
+    for pair in call.flags.text("labels").split(',').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        service["metadata"]["labels"][name] = value.into();
+        service["spec"]["selector"][name] = value.into();
+    }
     Ok(service)
 }
 
