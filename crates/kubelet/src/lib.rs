@@ -22,6 +22,7 @@ mod node;
 mod objects;
 mod orphans;
 pub mod pod;
+mod pod_logs;
 pub mod probe;
 pub mod reserved;
 mod resize;
@@ -38,7 +39,10 @@ use std::{
     net::SocketAddr,
     os::unix::fs::PermissionsExt,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -57,13 +61,16 @@ use self::{
     eviction::Pressure,
     node::machine::Machine,
     pod::{Pods, plan::Failure},
+    pod_logs::PodLogs,
     probe::Tally,
     runtime::Runtime,
+    server::counters::Counters,
     statuses::Statuses,
     volumes::Allocatable,
 };
 pub use self::{
     config::{Config, Serving},
+    pod_logs::remove_all as remove_pod_logs,
     server::serving_leaf,
 };
 
@@ -83,6 +90,17 @@ pub enum Error {
 #[derive(Debug)]
 pub struct Kubelet {
     pub address: SocketAddr,
+    host: Arc<Host>,
+}
+
+impl Kubelet {
+    /// Ends all pods of this node: preStop hooks, SIGTERM, grace periods, all pods in parallel.
+    /// Their records and API objects stay, and no container starts again before the next start
+    /// of the kubelet. Returns at once; the runtime shows how far it is.
+    pub fn end_pods(&self) {
+        self.host.halting.store(true, Ordering::SeqCst);
+        self.host.pods.wake_all();
+    }
 }
 
 /// What all parts share.
@@ -108,10 +126,15 @@ pub(crate) struct Host {
     pub(crate) images: image_gc::Images,
     /// What probes have answered so far.
     pub(crate) probed: Arc<Tally>,
+    pub(crate) counters: Counters,
     /// What the node is short of.
     pressure: Mutex<Vec<Pressure>>,
     image_folder: OnceCell<PathBuf>,
+    /// What the kubelet listens on.
+    pub(crate) port: OnceLock<u16>,
     pub(crate) tiers: Tiers,
+    /// The node goes down: pods end and none starts.
+    halting: AtomicBool,
 }
 
 /// How long the runtime may take to come up.
@@ -150,9 +173,12 @@ pub async fn start(cx: &Context, mut config: Config) -> Result<Kubelet, Error> {
         node_changed: Notify::new(),
         images: image_gc::Images::default(),
         probed: Arc::default(),
+        counters: Counters::default(),
         pressure: Mutex::default(),
         image_folder: OnceCell::new(),
+        port: OnceLock::new(),
         tiers,
+        halting: AtomicBool::new(false),
         cx: cx.clone(),
         config,
     });
@@ -167,6 +193,7 @@ pub async fn start(cx: &Context, mut config: Config) -> Result<Kubelet, Error> {
     }
     cgroup::tiers::start(&host)?;
     let address = server::start(&host).await?;
+    host.port.get_or_init(|| address.port());
     node::start(&host, address.port());
     Statuses::start(&host);
     events::start(&host);
@@ -184,7 +211,7 @@ pub async fn start(cx: &Context, mut config: Config) -> Result<Kubelet, Error> {
     eviction::start(&host);
     image_gc::start(&host);
     rotate::start(&host);
-    Ok(Kubelet { address })
+    Ok(Kubelet { address, host })
 }
 
 async fn connect(config: &Config) -> Result<Runtime, Error> {
@@ -202,6 +229,10 @@ async fn connect(config: &Config) -> Result<Runtime, Error> {
 }
 
 impl Host {
+    pub(crate) fn is_halting(&self) -> bool {
+        self.halting.load(Ordering::SeqCst)
+    }
+
     /// Seconds since 1970.
     #[expect(clippy::unused_self, reason = "the clock is the host's")]
     pub(crate) fn now(&self) -> i64 {
@@ -356,11 +387,11 @@ impl Host {
         let meta = pod.metadata();
         let (uid, group) = (meta.uid().to_owned(), self.config.cgroup_root.clone());
         let folder = self.config.pod_folder(&uid);
-        let logs = self.config.log_folder(meta.namespace(), meta.name(), &uid);
+        let logs = PodLogs::of(&self.config, pod);
         blocking(move || {
             volume::remove(&folder).map_err(|error| error.to_string())?;
             cgroup::remove(&group, &uid);
-            sys::tree::remove(&logs).map_err(|error| format!("{}: {error}", logs.display()))
+            logs.remove().map_err(|error| format!("{}: {error}", logs.folder().display()))
         })
         .await
     }

@@ -3,6 +3,7 @@
 mod container;
 pub mod observe;
 pub mod plan;
+pub mod restart;
 pub(crate) mod sandbox;
 pub mod status;
 pub(crate) mod steps;
@@ -18,7 +19,7 @@ use api::core::Pod;
 use tokio::sync::{Notify, watch};
 
 use self::plan::{Ending, Failure, SECOND};
-pub(crate) use self::status::OWN_CONDITIONS;
+pub(crate) use self::status::{OWN_CONDITIONS, TERMINATION_BY_KUBELET};
 use crate::{Host, resize, source};
 
 /// What a worker is to bring about.

@@ -21,7 +21,8 @@ use tracing::{debug, warn};
 use super::{
     Wish,
     observe::{Observed, State},
-    plan::{Backoff, Failure, Memory, Plan, Probes, RESIZE, SANDBOX, SECOND, Step, plan},
+    plan::{Backoff, Failure, Memory, Plan, Probes, RESIZE, SANDBOX, SECOND, Step, halt, plan},
+    restart,
     status::{Surroundings, status},
     steps::{Outcome, Task, take},
     termination_message,
@@ -58,7 +59,10 @@ pub(crate) async fn run(host: Arc<Host>, wishes: watch::Receiver<Wish>, wake: Ar
         replaced: HashSet::new(),
         refresh: Instant::now() + REFRESH,
         remembered: HashMap::new(),
+        halting: false,
+        ending: watch::channel(false).0,
     };
+    worker.memory.past = restart::past(&worker.wish.pod);
     worker.remember(worker.wish.pod.tree());
     worker.weigh();
     worker.run().await;
@@ -84,6 +88,10 @@ struct Worker {
     refresh: Instant,
     /// What probes had found when the pod was last kept on disk.
     remembered: HashMap<String, Probes>,
+    /// The steps under way are those of a node that goes down.
+    halting: bool,
+    /// Whether the pod is to end, for its probes.
+    ending: watch::Sender<bool>,
 }
 
 impl Worker {
@@ -98,7 +106,11 @@ impl Worker {
             }
             self.check_deadline();
             let now = self.host.nanos();
-            let next = plan(&self.wish.pod, self.wish.ending, &self.seen, &mut self.memory, now);
+            self.halting = self.host.is_halting() && self.wish.ending.is_none();
+            let next = match self.halting {
+                true => halt(&self.wish.pod, &self.seen),
+                false => plan(&self.wish.pod, self.wish.ending, &self.seen, &mut self.memory, now),
+            };
             self.tell_waits();
             if next.steps.is_empty() {
                 self.replaced.clear();
@@ -111,6 +123,12 @@ impl Worker {
             if ended {
                 // told before the containers are removed, with them their last words
                 self.report(true);
+            }
+            if next.restarts_all {
+                self.report(false);
+                let status = self.status(false);
+                let past = restart::past_of_all(&self.wish.pod, &status, &self.seen);
+                self.memory.past.extend(past);
             }
             if self.act(next).await && ended {
                 self.finish();
@@ -147,6 +165,7 @@ impl Worker {
         let granted = resize::is_granted(&next.pod, &self.wish.pod);
         let weighs_other = !granted || next.is_here() != self.wish.is_here();
         self.wish = next;
+        self.ending.send_replace(self.wish.ending.is_some());
         if weighs_other {
             self.weigh();
         }
@@ -256,6 +275,7 @@ impl Worker {
                 pod.clone(),
                 spec.clone(),
                 Duration::from_nanos(began),
+                self.ending.subscribe(),
                 (self.host.probed.clone(), self.tell.clone()),
             );
             self.probers.insert(container.id, self.tasks.spawn(asking));
@@ -371,6 +391,9 @@ impl Worker {
             tokio::select! {
                 outcomes = &mut doing => break outcomes,
                 () = self.wake.notified() => {
+                    if self.host.is_halting() && !self.halting && self.wish.ending.is_none() {
+                        return false; // as for any other end
+                    }
                     let seen = !next.ended && self.look().await.is_ok();
                     if seen && self.replaced.is_empty() {
                         self.report(false);
@@ -385,7 +408,12 @@ impl Worker {
                         return false; // what is under way gives way to the end
                     }
                 }
-                Some((id, finding)) = self.findings.recv() => self.found(&id, finding),
+                Some((id, finding)) = self.findings.recv() => {
+                    self.found(&id, finding);
+                    if !next.ended && self.replaced.is_empty() {
+                        self.report(false);
+                    }
+                }
             }
         };
         let mut good = true;
@@ -475,7 +503,7 @@ impl Worker {
         until
     }
 
-    fn report(&mut self, ended: bool) {
+    fn status(&self, ended: bool) -> Value {
         let around = Surroundings {
             host_ips: self.host.host_ips(),
             runtime: self.host.runtime.name.clone(),
@@ -483,7 +511,15 @@ impl Worker {
             ended,
             pending: self.wish.pending.clone(),
         };
-        let next = status(&self.wish.pod, &self.seen, &self.memory, &around);
+        status(&self.wish.pod, &self.seen, &self.memory, &around)
+    }
+
+    fn report(&mut self, ended: bool) {
+        let next = self.status(ended);
+        let uid = self.wish.pod.metadata().uid();
+        let old = self.host.statuses.get(uid);
+        let old = old.unwrap_or_else(|| self.wish.pod.status().tree().clone());
+        self.host.counters.ended_between(&old, &next);
         if self.wish.is_static {
             // it has no API object to read its last status from
             self.wish.pod = Pod::from(self.with_status(&next));

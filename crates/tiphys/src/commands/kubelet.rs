@@ -88,6 +88,9 @@ pub(super) struct Arguments {
     /// The kubelet's own oom_score_adj, where it may be set.
     #[arg(long, default_value_t = -999, allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-1000..=1000))]
     oom_score_adj: i32,
+    /// The address to serve on; 0.0.0.0 or ::: all addresses of the node.
+    #[arg(long, default_value = "0.0.0.0")]
+    address: IpAddr,
     /// The port to serve on.
     #[arg(long, default_value_t = 10250)]
     port: u16,
@@ -147,6 +150,11 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
         cx.stop().await;
         Ok(())
     })
+}
+
+/// The configuration of flags.
+pub(crate) fn config_of(words: Vec<OsString>) -> Result<Config> {
+    config(super::read_flags(words)?)
 }
 
 fn config(flags: Arguments) -> Result<Config> {
@@ -223,6 +231,7 @@ fn config(flags: Arguments) -> Result<Config> {
         serving,
         seccomp_default: flags.seccomp_default,
         streaming_idle,
+        address: flags.address,
         port: flags.port,
         max_pods: flags.max_pods,
         standalone: flags.kubeconfig.is_none(),
