@@ -311,6 +311,8 @@ pub struct Config {
     /// Parts that the cluster lacks, by name: objects that need one are taken with a warning.
     /// Unknown to a server that runs alone.
     pub lacking: Vec<&'static str>,
+    /// Names and addresses in this server's own certificate, besides those that it always has.
+    pub further_names: Vec<String>,
     event_ttl: Duration,
 }
 
@@ -369,6 +371,7 @@ impl Config {
             emulation,
             kubelets_by_name: false,
             lacking: Vec::new(),
+            further_names: Vec::new(),
             event_ttl,
         };
         config.check_emulated()?;

@@ -121,7 +121,13 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     let advertise = flags.advertise_address.unwrap_or_else(own_address);
     let address = SocketAddr::new(advertise, port);
     let service_ip = config.services[0].first();
-    let names = serving::server_names(advertise, [service_ip]);
+    let mut names = serving::server_names(advertise, [service_ip]);
+    for name in &config.further_names {
+        match name.parse() {
+            Ok(ip) => names.ips.push(ip),
+            Err(_) => names.dns.push(name.clone()),
+        }
+    }
     let serving = Serving::open(&config, names, listener.is_some().then_some(port), &clock)?;
     let cluster = serving.cluster.clone();
 

@@ -17,6 +17,7 @@ mod call;
 mod commands;
 mod describe;
 mod fail;
+mod fetch;
 mod flags;
 mod kubeconfig;
 mod kustomize;
@@ -27,11 +28,12 @@ mod record;
 mod resources;
 mod select;
 mod server;
+mod stdio;
 mod streams;
 mod watching;
 mod workload;
 
-use std::{ffi::OsString, io::Write as _, process::ExitCode};
+use std::{ffi::OsString, process::ExitCode};
 
 use self::call::Environment;
 
@@ -43,7 +45,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(fail) => {
             let (text, code) = fail.report();
-            let _ = std::io::stderr().write_all(text.as_bytes());
+            stdio::write(&mut std::io::stderr(), text.as_bytes());
             ExitCode::from(code)
         }
     }

@@ -39,7 +39,10 @@ use std::{
     net::SocketAddr,
     os::unix::fs::PermissionsExt,
     path::PathBuf,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -87,6 +90,17 @@ pub enum Error {
 #[derive(Debug)]
 pub struct Kubelet {
     pub address: SocketAddr,
+    host: Arc<Host>,
+}
+
+impl Kubelet {
+    /// Ends all pods of this node: preStop hooks, SIGTERM, grace periods, all pods in parallel.
+    /// Their records and API objects stay, and no container starts again before the next start
+    /// of the kubelet. Returns at once; the runtime shows how far it is.
+    pub fn end_pods(&self) {
+        self.host.halting.store(true, Ordering::SeqCst);
+        self.host.pods.wake_all();
+    }
 }
 
 /// What all parts share.
@@ -119,6 +133,8 @@ pub(crate) struct Host {
     /// What the kubelet listens on.
     pub(crate) port: OnceLock<u16>,
     pub(crate) tiers: Tiers,
+    /// The node goes down: pods end and none starts.
+    halting: AtomicBool,
 }
 
 /// How long the runtime may take to come up.
@@ -162,6 +178,7 @@ pub async fn start(cx: &Context, mut config: Config) -> Result<Kubelet, Error> {
         image_folder: OnceCell::new(),
         port: OnceLock::new(),
         tiers,
+        halting: AtomicBool::new(false),
         cx: cx.clone(),
         config,
     });
@@ -194,7 +211,7 @@ pub async fn start(cx: &Context, mut config: Config) -> Result<Kubelet, Error> {
     eviction::start(&host);
     image_gc::start(&host);
     rotate::start(&host);
-    Ok(Kubelet { address })
+    Ok(Kubelet { address, host })
 }
 
 async fn connect(config: &Config) -> Result<Runtime, Error> {
@@ -212,6 +229,10 @@ async fn connect(config: &Config) -> Result<Runtime, Error> {
 }
 
 impl Host {
+    pub(crate) fn is_halting(&self) -> bool {
+        self.halting.load(Ordering::SeqCst)
+    }
+
     /// Seconds since 1970.
     #[expect(clippy::unused_self, reason = "the clock is the host's")]
     pub(crate) fn now(&self) -> i64 {

@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sys::netlink::{self, Address, Cidr, Family, NetworkNamespace, Socket, within};
 use sys::nft::{Batch, Table, difference};
@@ -47,6 +47,33 @@ struct State {
     tables: Option<Vec<Table>>,
 }
 
+/// Removes what the network of this directory has in the kernel: interfaces, routes and rules of
+/// the calling thread's namespace; and forgets who had which address. Writes nothing to disk, so
+/// that it works where the disk is full and where the network never started.
+pub fn remove(directory: &Path, cluster: &[Cidr]) -> Result<()> {
+    let names = Names::of(directory);
+    let mut socket = Socket::open(Family::Route)?;
+    for link in netlink::links(&mut socket)? {
+        if link.name == names.anchor || names.is_interface(&link.name) {
+            interface::remove(&mut socket, &link.name)?;
+        }
+    }
+    routes::apply(cluster, &BTreeMap::new())?;
+    for family in [sys::nft::Family::Ip, sys::nft::Family::Ip6] {
+        Batch::remove_table(family, &names.table).commit()?;
+    }
+    let addresses = directory.join(ADDRESSES);
+    match std::fs::remove_dir_all(&addresses) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::Io(addresses.display().to_string(), error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Below the directory: who has which address.
+const ADDRESSES: &str = "addresses";
+
 impl Builtin {
     /// Brings the network up in the calling thread's namespace: gateway, settings,
     /// rules. What was connected before stays connected.
@@ -63,7 +90,7 @@ impl Builtin {
         let links = netlink::links(&mut Socket::open(Family::Route)?)?;
         // who has an interface has its address, whatever the disk says
         let is_used = |ip: IpAddr| links.iter().any(|link| link.name == names.interface(ip));
-        let directory = config.directory.join("addresses");
+        let directory = config.directory.join(ADDRESSES);
         let ledger = Ledger::open(directory, config.pods.clone(), is_used)?;
         let node = Node {
             wiring: Wiring { names, gateways, mtu: config.mtu },
@@ -242,7 +269,7 @@ impl Node {
 
     /// Names of our pods' interfaces.
     fn interfaces(&self, socket: &mut Socket) -> Result<Vec<String>> {
-        let ours = |name: &String| name.len() == 15 && name.starts_with(&self.wiring.names.prefix);
+        let ours = |name: &String| self.wiring.names.is_interface(name);
         Ok(netlink::links(socket)?.into_iter().map(|link| link.name).filter(ours).collect())
     }
 

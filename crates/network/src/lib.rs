@@ -12,7 +12,7 @@ mod routes;
 mod rules;
 
 pub use attachment::{Addresses, Attachment, Bandwidth, PortMapping, Protocol};
-pub use builtin::{Builtin, Config};
+pub use builtin::{Builtin, Config, remove};
 pub use exec::{Exec, ExecConfig, NetworkList};
 pub use sys::netlink::{Cidr, NetworkNamespace};
 

@@ -24,6 +24,11 @@ impl Names {
         }
     }
 
+    /// Whether an interface is a pod's of this cluster.
+    pub(crate) fn is_interface(&self, name: &str) -> bool {
+        name.len() == 15 && name.starts_with(&self.prefix)
+    }
+
     /// The node's end of the pair of the pod with this address: unique as the
     /// address is, and exactly the fifteen characters that fit.
     pub(crate) fn interface(&self, ip: IpAddr) -> String {

@@ -75,7 +75,9 @@ impl Authority {
     pub fn load_or_create(dir: &Dir, name: &str, now: i64) -> Result<Self, Error> {
         let (crt, key) = (format!("{name}.crt"), format!("{name}.key"));
         match (dir.read(&crt)?, dir.read(&key)?) {
-            (Some(certificate), Some(key)) => Self::from_pem(&certificate, &key),
+            (Some(certificate), Some(own)) => Self::from_pem(&certificate, &own).map_err(|error| {
+                Error::In { name: format!("{crt} and {key}"), error: error.into() }
+            }),
             (Some(_), None) => Err(Error::NoKey(name.to_owned())),
             // a key alone is a creation that was interrupted
             (None, given) => {

@@ -55,6 +55,8 @@ pub enum Error {
     Mismatch(String),
     #[error("{name}: {error}")]
     File { name: String, error: std::io::Error },
+    #[error("{name}: {error}")]
+    In { name: String, error: Box<Error> },
     #[error("the certificate is not trusted: {0}")]
     Untrusted(String),
     #[error("the system's source of randomness failed")]

@@ -5,7 +5,8 @@ use crate::Node;
 use crate::input::of_family;
 use sys::nft::{ChainKind, Family, Field, Hook, Key, Rule, Set, Table, Test, Type, ct};
 
-pub(crate) const TABLE: &str = "kube-proxy";
+/// The table's name, as upstream has it.
+pub const TABLE: &str = "kube-proxy";
 pub(crate) const REJECT: &str = "reject-chain";
 
 /// The sets that services share, by name.
@@ -50,7 +51,7 @@ pub(crate) fn shape(family: Family, name: &str) -> Set {
 
 /// The table without any service.
 pub(crate) fn table(family: Family, node: &Node) -> Table {
-    let mut table = Table::new(family, TABLE);
+    let mut table = Table::new(family, &node.table);
     for name in shared::ALL {
         table.sets.insert(name.to_owned(), shape(family, name));
     }

@@ -81,6 +81,8 @@ pub struct Node {
     pub masquerade_all: bool,
     /// The bit of the packet mark that asks for masquerading (0 to 31).
     pub masquerade_bit: u8,
+    /// The name of the nftables table: `TABLE`, unless another cluster on this machine has it.
+    pub table: String,
 }
 
 impl Service {

@@ -17,6 +17,7 @@ mod source;
 mod stale;
 mod tracker;
 
+pub use base::TABLE;
 pub use endpoints::{Choice, choose};
 pub use input::{Endpoint, Node, Protocol, Service, ServiceName, ServicePort};
 pub use manifest::manifest;

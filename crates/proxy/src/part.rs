@@ -326,6 +326,7 @@ pub(crate) mod tests {
             services: vec!["172.30.0.0/16".parse().expect("a range")],
             masquerade_all: false,
             masquerade_bit: 14,
+            table: crate::TABLE.to_owned(),
         }
     }
 

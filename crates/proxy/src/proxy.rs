@@ -1,17 +1,17 @@
 //! The shell: keeps both families' tables in the kernel as services change.
 
-use crate::base::TABLE;
 use crate::{Node, Result, Service, ServiceName, Tracker, stale};
 use std::net::IpAddr;
 use sys::netlink::{NetworkNamespace, within};
 use sys::nft::{Batch, Family, difference};
 
-/// The proxy of one node. It owns the table `kube-proxy` of both families.
+/// The proxy of one node. It owns the table that the node names, of both families.
 #[derive(Debug)]
 pub struct Proxy {
     trackers: Vec<Tracker>,
     home: NetworkNamespace,
     node_port_ips: Vec<IpAddr>,
+    table: String,
     /// The kernel holds what the trackers say.
     in_step: bool,
 }
@@ -30,6 +30,7 @@ impl Proxy {
             trackers,
             home: NetworkNamespace::current()?,
             node_port_ips: node.node_port_ips.clone(),
+            table: node.table.clone(),
             in_step: false,
         })
     }
@@ -64,7 +65,7 @@ impl Proxy {
     /// Removes the tables.
     pub fn down(&mut self) -> Result<()> {
         self.in_step = false;
-        self.commit(&removal())
+        self.commit(&removal(&self.table))
     }
 
     /// Forgets the UDP flows of these services that lead where nobody serves them
@@ -83,13 +84,13 @@ impl Proxy {
     }
 }
 
-/// Removes the tables of the calling thread's network namespace, whoever made them.
-pub fn cleanup() -> Result<()> {
-    removal().commit()
+/// Removes the tables of this name from the calling thread's network namespace.
+pub fn cleanup(table: &str) -> Result<()> {
+    removal(table).commit()
 }
 
-fn removal() -> Batch {
-    let mut batch = Batch::remove_table(Family::Ip, TABLE);
-    batch.append(Batch::remove_table(Family::Ip6, TABLE));
+fn removal(table: &str) -> Batch {
+    let mut batch = Batch::remove_table(Family::Ip, table);
+    batch.append(Batch::remove_table(Family::Ip6, table));
     batch
 }

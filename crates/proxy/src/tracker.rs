@@ -83,7 +83,7 @@ impl Tracker {
 
     /// An empty cut-out of the table: the shared sets, so that only elements differ.
     fn fragment(&self) -> Table {
-        let mut table = Table::new(self.family, base::TABLE);
+        let mut table = Table::new(self.family, &self.node.table);
         for name in shared::ALL {
             table.sets.insert(name.to_owned(), shape(self.family, name));
         }

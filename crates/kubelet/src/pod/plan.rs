@@ -495,6 +495,12 @@ fn begin(pod: &Pod, seen: &Observed, memory: &mut Memory, now: i64) -> Plan {
     plan
 }
 
+/// The node goes down: what runs ends as gracefully as it would for a deletion, and its records
+/// stay, so that a later start counts restarts and shows last states.
+pub(crate) fn halt(pod: &Pod, seen: &Observed) -> Plan {
+    finish(pod, seen, None)
+}
+
 /// The pod's work is done: what still runs ends, what is left stays for its logs.
 fn finish(pod: &Pod, seen: &Observed, grace: Option<i64>) -> Plan {
     let grace = grace.unwrap_or_else(|| pod.spec().termination_grace_period_seconds());

@@ -21,7 +21,7 @@ use tracing::{debug, warn};
 use super::{
     Wish,
     observe::{Observed, State},
-    plan::{Backoff, Failure, Memory, Plan, Probes, RESIZE, SANDBOX, SECOND, Step, plan},
+    plan::{Backoff, Failure, Memory, Plan, Probes, RESIZE, SANDBOX, SECOND, Step, halt, plan},
     restart,
     status::{Surroundings, status},
     steps::{Outcome, Task, take},
@@ -59,6 +59,7 @@ pub(crate) async fn run(host: Arc<Host>, wishes: watch::Receiver<Wish>, wake: Ar
         replaced: HashSet::new(),
         refresh: Instant::now() + REFRESH,
         remembered: HashMap::new(),
+        halting: false,
         ending: watch::channel(false).0,
     };
     worker.memory.past = restart::past(&worker.wish.pod);
@@ -87,6 +88,8 @@ struct Worker {
     refresh: Instant,
     /// What probes had found when the pod was last kept on disk.
     remembered: HashMap<String, Probes>,
+    /// The steps under way are those of a node that goes down.
+    halting: bool,
     /// Whether the pod is to end, for its probes.
     ending: watch::Sender<bool>,
 }
@@ -103,7 +106,11 @@ impl Worker {
             }
             self.check_deadline();
             let now = self.host.nanos();
-            let next = plan(&self.wish.pod, self.wish.ending, &self.seen, &mut self.memory, now);
+            self.halting = self.host.is_halting() && self.wish.ending.is_none();
+            let next = match self.halting {
+                true => halt(&self.wish.pod, &self.seen),
+                false => plan(&self.wish.pod, self.wish.ending, &self.seen, &mut self.memory, now),
+            };
             self.tell_waits();
             if next.steps.is_empty() {
                 self.replaced.clear();
@@ -387,6 +394,9 @@ impl Worker {
             tokio::select! {
                 outcomes = &mut doing => break outcomes,
                 () = self.wake.notified() => {
+                    if self.host.is_halting() && !self.halting && self.wish.ending.is_none() {
+                        return false; // as for any other end
+                    }
                     let seen = !next.ended && self.look().await.is_ok();
                     if seen && self.replaced.is_empty() {
                         self.report(false);

@@ -183,6 +183,17 @@ async fn nothing_is_left_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn everything_is_removed_without_a_network_that_runs() {
+    let world = World::new();
+    world.pod("one").await;
+    let remove = || network::remove(world.directory.path(), &[]);
+    within(&world.node, remove).expect("inside").expect("removed");
+    assert_eq!(world.links(), ["lo"]);
+    assert!(!world.directory.path().join("addresses").exists());
+    within(&world.node, remove).expect("inside").expect("removing twice is no error");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_pod_whose_namespace_is_gone_leaves_no_address() {
     let world = World::new();
     let missing =

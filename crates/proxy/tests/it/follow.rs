@@ -33,7 +33,7 @@ fn rules_follow_the_api() {
     let inside = within(&world.node, || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(follow(&world));
-        proxy::cleanup().expect("removed");
+        proxy::cleanup(proxy::TABLE).expect("removed");
     });
     inside.expect("inside");
 }

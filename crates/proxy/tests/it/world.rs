@@ -60,6 +60,7 @@ pub(crate) fn this_node() -> Node {
         services: vec!["10.96.0.0/16".parse().expect("a range")],
         masquerade_all: false,
         masquerade_bit: 14,
+        table: proxy::TABLE.to_owned(),
     }
 }
 

@@ -9,9 +9,9 @@ use tracing::info;
 use super::{asked_to_stop, exit, parse, run_async};
 
 #[derive(Parser)]
-struct Arguments {
+pub(crate) struct Arguments {
     #[command(flatten)]
-    flags: Flags,
+    pub(crate) flags: Flags,
 }
 
 pub(super) fn run(args: Vec<OsString>) -> ExitCode {

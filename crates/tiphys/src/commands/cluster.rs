@@ -5,9 +5,7 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 use clap::Parser;
 
 use super::{exit, parse, run_async};
-use crate::up::{self, Layout};
-
-const DEFAULT: &str = "/var/lib/tiphys";
+use crate::up::{self, Layout, Place};
 
 #[derive(Parser)]
 pub(super) struct UpArguments {
@@ -15,27 +13,17 @@ pub(super) struct UpArguments {
     up: up::start::Up,
 }
 
+/// The flag of processes that the supervisor starts.
 #[derive(Parser)]
 struct Where {
-    /// Where everything of the cluster is kept.
-    #[arg(long, default_value = DEFAULT)]
+    #[arg(long)]
     data_dir: PathBuf,
 }
 
 #[derive(Parser)]
-struct Down {
+struct Cluster {
     #[command(flatten)]
-    place: WhereArgs,
-    /// Delete the data folder too.
-    #[arg(long)]
-    wipe: bool,
-}
-
-#[derive(clap::Args)]
-struct WhereArgs {
-    /// Where everything of the cluster is kept.
-    #[arg(long, default_value = DEFAULT)]
-    data_dir: PathBuf,
+    place: Place,
 }
 
 pub(super) fn up(args: Vec<OsString>) -> ExitCode {
@@ -58,26 +46,39 @@ pub(super) fn join(args: Vec<OsString>) -> ExitCode {
 }
 
 pub(super) fn down(args: Vec<OsString>) -> ExitCode {
-    match parse::<Down>("down", args) {
-        Ok(Down { place, wipe }) => run_async("down", async move {
-            let dir = std::path::absolute(&place.data_dir)?;
-            up::down::run(&Layout::new(&dir), wipe).await
-        }),
+    #[derive(Parser)]
+    struct Arguments {
+        #[command(flatten)]
+        place: Place,
+        #[command(flatten)]
+        down: up::down::Down,
+    }
+    match parse::<Arguments>("down", args) {
+        Ok(Arguments { place, down }) => {
+            run_async("down", async move { up::down::run(&place, down).await })
+        }
         Err(code) => code,
     }
 }
 
 pub(super) fn status(args: Vec<OsString>) -> ExitCode {
-    match parse::<Where>("status", args) {
-        Ok(Where { data_dir }) => up::status::print(&Layout::new(&data_dir)),
+    match parse::<Cluster>("status", args) {
+        Ok(Cluster { place }) => match place.existing() {
+            Ok(layout) => up::status::print(&layout),
+            Err(error) => exit("status", Err(error)),
+        },
         Err(code) => code,
     }
 }
 
 pub(super) fn logs(args: Vec<OsString>) -> ExitCode {
-    let layout = match parse::<Where>("logs", args) {
-        Ok(Where { data_dir }) => Layout::new(&data_dir),
+    let place = match parse::<Cluster>("logs", args) {
+        Ok(Cluster { place }) => place,
         Err(code) => return code,
+    };
+    let layout = match place.existing() {
+        Ok(layout) => layout,
+        Err(error) => return exit("logs", Err(error)),
     };
     for name in ["supervisor", "control", "node"] {
         let path = layout.path("log").join(format!("{name}.log"));

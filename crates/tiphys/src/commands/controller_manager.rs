@@ -20,7 +20,7 @@ use super::{
 const NAME: &str = "kube-controller-manager";
 
 #[derive(Parser)]
-pub(super) struct Arguments {
+pub(crate) struct Arguments {
     /// How to reach the API server, and as whom.
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
@@ -56,7 +56,7 @@ pub(super) struct Arguments {
     cluster_signing_key_file: Option<PathBuf>,
     /// How long such a certificate is good at most.
     #[arg(long, default_value = "8760h", value_parser = duration)]
-    cluster_signing_duration: Duration,
+    pub(crate) cluster_signing_duration: Duration,
     /// The key that signs tokens in Secrets.
     #[arg(long, value_name = "FILE")]
     service_account_private_key_file: Option<PathBuf>,
@@ -105,7 +105,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
 }
 
 impl Arguments {
-    fn config(&self) -> anyhow::Result<Config> {
+    pub(crate) fn config(&self) -> anyhow::Result<Config> {
         let read = |path: &Option<PathBuf>, flag: &str| match path {
             Some(path) => {
                 fs::read_to_string(path).with_context(|| format!("--{flag} {}", path.display()))

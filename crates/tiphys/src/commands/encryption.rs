@@ -1,6 +1,6 @@
 //! `encryption`: the keys of what is stored encrypted.
 
-use std::{ffi::OsString, fs, path::PathBuf, process::ExitCode};
+use std::{ffi::OsString, fs, process::ExitCode};
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
@@ -8,6 +8,7 @@ use pki::Dir;
 use server::EncryptionConfig;
 
 use super::parse;
+use crate::up::Place;
 
 #[derive(Parser)]
 struct Arguments {
@@ -19,18 +20,17 @@ struct Arguments {
 enum Command {
     /// Make a new key. The API server takes it over by itself, and writes everything anew.
     Rotate {
-        /// Where everything of the cluster is kept.
-        #[arg(long, default_value = "/var/lib/tiphys")]
-        data_dir: PathBuf,
+        #[command(flatten)]
+        place: Place,
     },
 }
 
 pub(super) fn run(args: Vec<OsString>) -> ExitCode {
-    let Arguments { command: Command::Rotate { data_dir } } = match parse("encryption", args) {
+    let Arguments { command: Command::Rotate { place } } = match parse("encryption", args) {
         Ok(arguments) => arguments,
         Err(code) => return code,
     };
-    match rotate(&data_dir.join("pki")) {
+    match place.existing().and_then(|layout| rotate(&layout.path("pki"))) {
         Ok(()) => {
             println!("a new key is in place; what is stored is written anew within seconds");
             ExitCode::SUCCESS

@@ -7,13 +7,12 @@ use clap::{Parser, Subcommand};
 use container::{Cri, cri};
 
 use super::{parse, run_async};
-use crate::up::{self, Layout};
+use crate::up::{self, Layout, Place};
 
 #[derive(Parser)]
 struct Arguments {
-    /// Where everything of the cluster is kept.
-    #[arg(long, default_value = "/var/lib/tiphys", global = true)]
-    data_dir: PathBuf,
+    #[command(flatten)]
+    place: Place,
     #[command(subcommand)]
     what: What,
 }
@@ -34,8 +33,8 @@ enum What {
 
 pub(super) fn run(args: Vec<OsString>) -> ExitCode {
     match parse::<Arguments>("image", args) {
-        Ok(Arguments { data_dir, what }) => {
-            run_async("image", async move { act(&Layout::new(&data_dir), what).await })
+        Ok(Arguments { place, what }) => {
+            run_async("image", async move { act(&place.existing()?, what).await })
         }
         Err(code) => code,
     }

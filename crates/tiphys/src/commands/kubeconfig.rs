@@ -1,6 +1,6 @@
 //! `kubeconfig`: signs a certificate for a person or a further node.
 
-use std::{ffi::OsString, fs, net::SocketAddr, path::PathBuf, process::ExitCode};
+use std::{ffi::OsString, fs, net::SocketAddr, process::ExitCode};
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
@@ -8,13 +8,12 @@ use object::{Clock, SystemClock};
 use pki::{Authority, Leaf};
 
 use super::{exit, parse};
-use crate::up::{self, Layout, Settings, membership};
+use crate::up::{self, Place, Settings, membership};
 
 #[derive(Parser)]
 struct Arguments {
-    /// Where everything of the cluster is kept.
-    #[arg(long, default_value = "/var/lib/tiphys")]
-    data_dir: PathBuf,
+    #[command(flatten)]
+    place: Place,
     /// The user's name.
     #[arg(long, required_unless_present = "node")]
     user: Option<String>,
@@ -38,7 +37,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
 }
 
 fn sign(arguments: &Arguments) -> Result<String> {
-    let layout = Layout::new(&arguments.data_dir);
+    let layout = arguments.place.layout()?;
     let read = |name: &str| {
         let path = layout.path("pki").join(name);
         fs::read(&path).with_context(|| format!("cannot read {}", path.display()))

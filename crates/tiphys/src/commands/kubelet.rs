@@ -152,6 +152,11 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
     })
 }
 
+/// The configuration of flags.
+pub(crate) fn config_of(words: Vec<OsString>) -> Result<Config> {
+    config(super::read_flags(words)?)
+}
+
 fn config(flags: Arguments) -> Result<Config> {
     let name = match flags.hostname_override {
         Some(name) => name,

@@ -1,8 +1,8 @@
 //! Every command, in one list. A command is a name, a sentence and a function.
 
-mod apiserver;
+pub(crate) mod apiserver;
 mod cluster;
-mod controller_manager;
+pub(crate) mod controller_manager;
 mod cri;
 mod dns;
 mod election;
@@ -11,10 +11,10 @@ mod etcd;
 pub(crate) mod hello;
 mod image;
 mod kubeconfig;
-mod kubelet;
+pub(crate) mod kubelet;
 mod manifest;
-mod proxy;
-mod scheduler;
+pub(crate) mod proxy;
+pub(crate) mod scheduler;
 mod serving;
 mod snapshot;
 mod transcode;
@@ -113,6 +113,40 @@ fn parse<T: Parser>(name: &'static str, args: Vec<OsString>) -> Result<T, ExitCo
         let _ = error.print();
         ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1))
     })
+}
+
+/// Reads flags; what is wrong with them is an error of one line.
+pub(crate) fn read_flags<T: Parser>(args: Vec<OsString>) -> anyhow::Result<T> {
+    let command = T::command().no_binary_name(true);
+    let parsed = command.try_get_matches_from(args).and_then(|found| T::from_arg_matches(&found));
+    parsed.map_err(|error| {
+        let text = error.to_string();
+        let first = text.split("\n\n").next().unwrap_or_default();
+        let first = first.trim_start_matches("error: ").split_whitespace().collect::<Vec<_>>();
+        anyhow::Error::msg(first.join(" "))
+    })
+}
+
+/// The name that was probably meant: few letters differ.
+pub(crate) fn nearest<'a>(name: &str, all: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let lower = |text: &str| text.to_lowercase();
+    let distances = all.map(|own| (distance(&lower(name), &lower(own)), own));
+    distances.min().filter(|(far, own)| *far <= 1 + own.len() / 4).map(|(_, own)| own)
+}
+
+/// How many letters must be added, removed or replaced to get from one to the other.
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, letter) in (1..).zip(one.chars()) {
+        let mut corner = std::mem::replace(&mut row[0], at);
+        for (column, own) in (1..).zip(&other) {
+            let replaced = corner + usize::from(*own != letter);
+            corner = row[column];
+            row[column] = replaced.min(row[column] + 1).min(row[column - 1] + 1);
+        }
+    }
+    row[other.len()]
 }
 
 /// Runs a component to its end, and says why it ended if it failed.

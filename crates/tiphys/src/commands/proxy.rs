@@ -9,7 +9,7 @@ use runtime::Context;
 use super::{asked_to_stop, parse, run_async};
 
 #[derive(Parser)]
-pub(super) struct Arguments {
+pub(crate) struct Arguments {
     /// How to reach the API server, and as whom.
     #[arg(long, value_name = "FILE", required_unless_present = "cleanup")]
     kubeconfig: Option<PathBuf>,
@@ -39,7 +39,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
         let (Some(path), Some(name), false) =
             (flags.kubeconfig, flags.hostname_override, flags.cleanup)
         else {
-            return Ok(proxy::cleanup()?);
+            return Ok(proxy::cleanup(proxy::TABLE)?);
         };
         let kubeconfig = Kubeconfig::read(&path)?;
         let own = "kube-proxy";

@@ -18,7 +18,7 @@ use super::{
 const NAME: &str = "kube-scheduler";
 
 #[derive(Parser)]
-pub(super) struct Arguments {
+pub(crate) struct Arguments {
     /// How to reach the API server, and as whom.
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
@@ -36,9 +36,11 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
     run_async(NAME, async move {
         let kubeconfig = Kubeconfig::read(&flags.kubeconfig)?;
         let client = Client::new(kubeconfig.config(None)?.manager(NAME).user_agent(NAME));
-        let cx = Context::new(&client);
+        let (cx, config) = (Context::new(&client), flags.config());
         serve(&cx, &flags.serving, flags.component()).await?;
-        lead(&cx, flags.election.election(NAME), |part| scheduler::start(part, Config::default()));
+        lead(&cx, flags.election.election(NAME), move |part| {
+            scheduler::start(part, config.clone())
+        });
         asked_to_stop().await?;
         cx.stop().await;
         Ok(())
@@ -46,6 +48,11 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
 }
 
 impl Arguments {
+    #[expect(clippy::unused_self, reason = "no flag changes how pods are placed yet")]
+    pub(crate) fn config(&self) -> Config {
+        Config::default()
+    }
+
     fn component(&self) -> Component {
         let mut configuration = Value::object();
         let own = &mut configuration["kubescheduler.config.k8s.io"];

@@ -1,10 +1,10 @@
 //! `control`: the API server, the controllers and the scheduler in one process of
 //! an ordinary user. They meet only through the API, each under its own identity.
 
-use std::{os::fd::AsFd, path::Path, sync::Arc, time::Duration};
+use std::{os::fd::AsFd, path::Path, sync::Arc};
 
 use anyhow::Result;
-use apiserver::{Config, Flags, Running, start_on};
+use apiserver::{Running, start_on};
 use client::Client;
 use runtime::Context;
 use rustix::fs::{Mode, OFlags, open};
@@ -12,13 +12,10 @@ use server::User;
 use sys::landlock::{self, Access};
 use tracing::info;
 
-use super::{Settings, sockets::Sockets};
+use super::{Settings, components, sockets::Sockets};
 
 /// Where the data folder is to a process that could not go there by its path.
 const DATA: &str = "/proc/self/fd/3";
-
-/// How long a certificate that is asked for is good at most.
-const YEAR: Duration = Duration::from_hours(365 * 24);
 
 /// Gives up what the process never needs. Both promises are a thread's, so they
 /// come before there is a second one.
@@ -40,18 +37,9 @@ pub(crate) async fn run() -> Result<()> {
     let sockets = Sockets::passed()?;
     let data = Path::new(DATA);
     let settings = Settings::parse(&Sockets::passed_settings()?)?;
-    let mut flags = Flags {
-        service_cluster_ip_range: settings.service_cidr.clone(),
-        secure_port: settings.port,
-        advertise_address: Some(settings.node_ip),
-        etcd_servers: settings.etcd.clone(),
-        ..Flags::new(data)
-    };
-    settings.profile.apply(&mut flags, data)?;
+    settings.profile.write_policies(data)?;
+    let config = components::api_server(&settings, data, None)?;
     let listener = tokio::net::TcpListener::from_std(sockets.tls)?;
-    let mut config = Config::new(flags)?;
-    config.kubelets_by_name = settings.profile.is_cis();
-    config.lacking = settings.lacking().map(|part| part.name).collect();
     let running = Arc::new(start_on(config, Some(listener)).await?);
     let node = format!("system:node:{}", settings.node_name);
     let node = User::new(&node, &["system:nodes", "system:authenticated"]);
@@ -64,8 +52,9 @@ pub(crate) async fn run() -> Result<()> {
         parts.push(controllers(&running, &settings)?);
     }
     if !settings.disables("scheduler") {
+        let flags = components::scheduler(&settings.args)?;
         let cx = Context::new(&as_user(&running, "system:kube-scheduler"));
-        scheduler::start(&cx, scheduler::Config::default());
+        scheduler::start(&cx, flags.config());
         parts.push(cx);
     }
     crate::commands::asked_to_stop().await?;
@@ -84,13 +73,13 @@ fn controllers(running: &Arc<Running>, settings: &Settings) -> Result<Context> {
     let authority =
         pki::Authority::from_pem(ca.certificate_pem().as_bytes(), ca.key_pem().as_bytes())?;
     let key = pki::Key::from_pem(tokens.to_pem().as_bytes())?;
+    let flags = components::controller_manager(settings)?;
+    let longest = flags.cluster_signing_duration;
     let config = controllers::Config {
-        signing: Some(controllers::Signing { authority: Arc::new(authority), longest: YEAR }),
+        signing: Some(controllers::Signing { authority: Arc::new(authority), longest }),
         token_signer: Some(Arc::new(pki::Signer::new(key, String::new()))),
-        cluster_cidr: settings.cluster_cidr.clone(),
-        service_cidr: settings.service_cidr.clone(),
         root_ca: running.cluster.ca.certificate_pem(),
-        ..controllers::Config::default()
+        ..flags.config()?
     };
     let identity = |name: &str| account(running, name);
     controllers::start(&cx, &config, &identity);

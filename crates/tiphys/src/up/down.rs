@@ -1,90 +1,213 @@
-//! `down`: ends the cluster and removes what it made of the machine: processes,
-//! mounts, interfaces, tables and groups. Objects and images stay, unless wiped.
+//! `down`: ends the cluster and removes what it made of the machine: processes, mounts,
+//! interfaces, tables and groups. Objects, images and the records of pods stay, unless wiped.
+//!
+//! Pods end first, by the kubelet and while everything still runs: preStop hooks, SIGTERM, grace
+//! periods. What comes after that writes nothing, so it also works where the disk is full, and
+//! depends on no record, so it also works after any crash.
 
-use std::{fs, path::Path, time::Duration};
-
-use anyhow::{Context as _, Result, ensure};
-use container::{Cri, cri, image::Registries};
-use tokio::{
-    net::UnixListener,
-    time::{Instant, sleep},
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
 };
-use tokio_util::sync::CancellationToken;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::Args;
+use container::{Cri, cri};
+use network::Cidr;
+use object::from_json;
+use sys::cgroup::Hierarchies;
+use tokio::time::{Instant, sleep};
 
 use super::{
-    Layout, Settings,
-    node::{POD_LOGS, PodNetwork, cgroup_root, open_images, settings_of},
+    Layout, Place, Settings, clusters,
+    node::{POD_LOGS, cgroup_root},
+    progress::Progress,
+    settle::stop_supervisor,
     status, supervise,
 };
 
-const GRACE: Duration = Duration::from_secs(30);
+/// Seconds of a pod that says nothing of its grace period.
+const USUAL_GRACE: u64 = 30;
+/// What stopping takes beyond the longest grace period.
+const BEYOND_GRACE: Duration = Duration::from_secs(15);
+/// The signal by which the kubelet is to end all pods.
+const END_PODS: i32 = 10;
+/// A pod as the kubelet keeps it.
+const LARGEST_POD: u64 = 16 << 20;
 
-pub(crate) async fn run(layout: &Layout, wipe: bool) -> Result<()> {
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Down {
+    /// Delete the data folder too.
+    #[arg(long)]
+    pub(crate) wipe: bool,
+    /// Kill pods at once, without their preStop hooks and grace periods.
+    #[arg(long)]
+    pub(crate) now: bool,
+}
+
+pub(crate) async fn run(place: &Place, down: Down) -> Result<()> {
     ensure!(rustix::process::geteuid().is_root(), "tiphys down needs root");
-    let config = layout.path("config.yaml");
-    ensure!(config.exists(), "there is no cluster in {}", layout.dir().display());
+    let mut layout = place.layout()?;
+    if !is_cluster(&layout) {
+        layout = place.existing()?; // says where there is one
+    }
+    let layout = &layout;
+    let mut progress = Progress::new();
+    if !down.now {
+        end_pods(layout, &mut progress).await;
+    }
+    progress.say("stopping the cluster");
     stop_supervisor(layout).await?;
     supervise::end_all(layout).await; // where the supervisor has died
-    let settings = Settings::load(&config)?;
-    let network = std::sync::Arc::new(PodNetwork::new(layout, &settings)?);
-    stop_pods(layout, network.clone()).await?;
-    network.down().await?;
-    proxy::cleanup()?;
+    let layout_of_thread = layout.clone();
+    let work = move || clean(&layout_of_thread, down.wipe);
+    tokio::task::spawn_blocking(work).await.context("the machine is not clean")??;
+    progress.done("the cluster is down");
+    Ok(())
+}
+
+/// Whether the folder is a cluster's, or what is left of one.
+fn is_cluster(layout: &Layout) -> bool {
+    let has = |name: &str| layout.path(name).exists();
+    has("config.yaml") || (has("run") && has("bin") && has("log"))
+}
+
+/// Has the kubelet end all pods, and waits as long as their grace periods allow.
+async fn end_pods(layout: &Layout, progress: &mut Progress) {
+    let node = status::processes(layout, "node").into_iter().find(|pid| handles(*pid, END_PODS));
+    let Some(node) = node else { return };
+    let Ok(mut cri) = Cri::connect(&layout.path("run/cri.sock")).await else { return };
+    let longest = longest_grace(&layout.path("node/kubelet/pods")) + BEYOND_GRACE;
+    let (began, mut all) = (Instant::now(), 0);
+    if sys::process::kill(node, END_PODS).is_err() {
+        return;
+    }
+    while began.elapsed() < longest && status::lives(node) {
+        let Ok(left) = running(&mut cri).await else { return };
+        all = all.max(left);
+        if left == 0 {
+            return;
+        }
+        progress.say(&format!("ending pods: {} of {all} have ended", all - left));
+        sleep(Duration::from_millis(100)).await;
+    }
+    progress.say("pods that did not end in time are killed");
+}
+
+/// How many pods still run.
+async fn running(cri: &mut Cri) -> Result<usize> {
+    let state = cri::PodSandboxStateValue { state: cri::PodSandboxState::SandboxReady.into() };
+    let filter = cri::PodSandboxFilter { state: Some(state), ..cri::PodSandboxFilter::default() };
+    let request = cri::ListPodSandboxRequest { filter: Some(filter) };
+    Ok(cri.runtime.list_pod_sandbox(request).await?.into_inner().items.len())
+}
+
+/// The longest grace period of the pods that the kubelet has kept.
+fn longest_grace(pods: &Path) -> Duration {
+    let grace = |folder: fs::DirEntry| -> Option<u64> {
+        let bytes = sys::record::read(&folder.path().join("pod.json"), LARGEST_POD).ok()??;
+        let pod = from_json(&bytes).ok()?;
+        pod["spec"]["terminationGracePeriodSeconds"].as_i64()?.try_into().ok()
+    };
+    let folders = fs::read_dir(pods).into_iter().flatten().flatten();
+    let longest = folders.filter_map(grace).fold(USUAL_GRACE, u64::max);
+    Duration::from_secs(longest)
+}
+
+/// Whether a process has a handler for a signal, which would end it otherwise.
+fn handles(pid: i32, signal: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    caught & (1 << (signal - 1)) != 0
+}
+
+/// Removes everything of the cluster from the machine; with `wipe`, its data too.
+fn clean(layout: &Layout, wipe: bool) -> Result<()> {
+    let settings = Settings::load(&layout.path("config.yaml"));
+    let settings = match settings {
+        Ok(settings) => Some(settings),
+        Err(_) if wipe => None, // half written on a full disk: what it says is of no use
+        Err(error) => return Err(error),
+    };
+    let group = Hierarchies::detect()?.group(&cgroup_root(layout))?;
+    group.kill().context("a process of a pod does not end")?;
+    let cluster: Vec<Cidr> =
+        settings.iter().filter_map(|settings| settings.cluster_cidr.parse().ok()).collect();
+    network::remove(&layout.path("node/network"), &cluster).context("the pod network")?;
+    let table = settings.as_ref().map_or(proxy::TABLE, |settings| &settings.proxy_table);
+    proxy::cleanup(table).context("the tables of services")?;
     for mount in mounts(layout.dir()) {
         let _ = rustix::mount::unmount(&mount, rustix::mount::UnmountFlags::DETACH);
     }
-    sys::cgroup::Hierarchies::detect()?.group(&cgroup_root(layout))?.remove()?;
+    group.remove().context("the groups of pods")?;
     if wipe {
+        clusters::forget(layout);
         kubelet::remove_pod_logs(&layout.path("node/kubelet"), Path::new(POD_LOGS))
             .with_context(|| format!("cannot remove the logs in {POD_LOGS}"))?;
-        sys::tree::remove(layout.dir())
-            .with_context(|| format!("cannot remove {}", layout.dir().display()))?;
-    }
-    println!("the cluster is down");
-    Ok(())
-}
-
-async fn stop_supervisor(layout: &Layout) -> Result<()> {
-    let Some(pid) = status::pid(&layout.path("run/supervisor.pid")) else { return Ok(()) };
-    sys::process::kill(pid, 15)?;
-    let began = Instant::now();
-    while status::lives(pid) {
-        ensure!(began.elapsed() < GRACE, "the supervisor (pid {pid}) does not end");
-        sleep(Duration::from_millis(20)).await;
+        remove_all(layout.dir())?;
     }
     Ok(())
 }
 
-/// Stops and removes every pod, through the runtime itself.
-async fn stop_pods(layout: &Layout, network: std::sync::Arc<PodNetwork>) -> Result<()> {
-    let store = open_images(layout, Registries::default()).await?;
-    let server = container::Server::build(settings_of(layout)?, network, store).await?;
-    let socket = layout.path("run/down.sock");
-    let _ = fs::remove_file(&socket);
-    let (listener, stop) = (UnixListener::bind(&socket)?, CancellationToken::new());
-    let serving = tokio::runtime::Handle::current().spawn(server.serve(listener, stop.clone()));
-    let mut cri = Cri::connect(&socket).await?;
-    let request = cri::ListPodSandboxRequest::default();
-    let pods = cri.runtime.list_pod_sandbox(request).await?.into_inner().items;
-    for pod in pods {
-        let id = pod.id;
-        let stopped = cri::StopPodSandboxRequest { pod_sandbox_id: id.clone() };
-        let _ = cri.runtime.stop_pod_sandbox(stopped).await;
-        let removed = cri::RemovePodSandboxRequest { pod_sandbox_id: id.clone() };
-        cri.runtime.remove_pod_sandbox(removed).await.with_context(|| format!("pod {id}"))?;
+/// Removes the folder; of a mount point, what is in it.
+fn remove_all(dir: &Path) -> Result<()> {
+    let entries = fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
+    for entry in entries {
+        let path: PathBuf = entry?.path();
+        let is_folder = fs::symlink_metadata(&path).is_ok_and(|about| about.is_dir());
+        let removed = if is_folder { sys::tree::remove(&path) } else { fs::remove_file(&path) };
+        removed.with_context(|| format!("cannot remove {}", path.display()))?;
     }
-    stop.cancel();
-    serving.await??;
-    let _ = fs::remove_file(&socket);
-    Ok(())
+    match fs::remove_dir(dir) {
+        Err(error) if error.kind() != io::ErrorKind::ResourceBusy => {
+            bail!("cannot remove {}: {error}", dir.display())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What is mounted below a folder, the innermost first.
 fn mounts(dir: &Path) -> Vec<String> {
     let table = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let inside = |path: &&str| Path::new(path).starts_with(dir);
+    let inside = |path: &&str| *path != dir.as_os_str() && Path::new(path).starts_with(dir);
     let paths = table.lines().filter_map(|line| line.split(' ').nth(1));
     let mut found: Vec<String> = paths.filter(inside).map(str::to_owned).collect();
     found.reverse();
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_grace_period_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(longest_grace(folder.path()), Duration::from_secs(30));
+        for (uid, seconds) in [("a", "120"), ("b", "5"), ("c", "{}")] {
+            fs::create_dir(folder.path().join(uid)).unwrap();
+            let pod = format!(r#"{{"spec":{{"terminationGracePeriodSeconds":{seconds}}}}}"#);
+            fs::write(folder.path().join(uid).join("pod.json"), pod).unwrap();
+        }
+        assert_eq!(longest_grace(folder.path()), Duration::from_secs(120));
+    }
+
+    #[test]
+    fn only_a_cluster_is_wiped() {
+        let folder = tempfile::tempdir().unwrap();
+        let layout = Layout::new(folder.path());
+        fs::create_dir(folder.path().join("run")).unwrap();
+        assert!(!is_cluster(&layout));
+        fs::create_dir(folder.path().join("bin")).unwrap();
+        fs::create_dir(folder.path().join("log")).unwrap();
+        assert!(is_cluster(&layout), "half of one is one");
+    }
+
+    #[test]
+    fn a_signal_without_a_handler_is_not_sent() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        assert!(!handles(own, 12));
+    }
 }

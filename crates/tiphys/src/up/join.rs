@@ -1,20 +1,21 @@
-//! The command `join`: the same supervisor and the same `node`, without `control`:
-//! the API server is another machine's.
+//! The command `join`: the same supervisor and the same `node`, without `control`: the API server
+//! is another machine's.
 
 use std::{fs, net::IpAddr, path::PathBuf};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 use container::image::Registries;
-use tokio::time::Instant;
 
 use super::{
-    Layout, Settings, check,
-    layout::{DEFAULT, write_private},
+    Layout, Place, Settings, check, clusters,
+    layout::write_private,
     machine,
     membership::{self, KUBELET, Membership},
-    start::{launch, node_ready, refuse_second},
-    supervise,
+    settings::ComponentArgs,
+    settle::{self, Supervisor},
+    start::{Up, in_foreground},
+    status, supervise,
 };
 
 /// Where a joined node keeps its membership.
@@ -25,18 +26,23 @@ pub(super) const SERVING: [&str; 2] = ["kubelet.crt", "kubelet.key"];
 
 #[derive(Args, Debug)]
 pub(crate) struct Join {
-    /// What `tiphys kubeconfig --node NAME` printed where the cluster is.
+    /// The output of `tiphys kubeconfig --node NAME`, from where the cluster is.
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
-    /// Where everything of this node is kept.
-    #[arg(long, default_value = DEFAULT)]
-    data_dir: PathBuf,
+    #[command(flatten)]
+    place: Place,
     /// The address that the other nodes reach this one at.
     #[arg(long)]
     node_ip: Option<IpAddr>,
-    /// Where a registry's images are asked for: HOST=URL; `*` stands for every host.
+    /// Where images of a registry are pulled from: HOST=URL; `*` stands for every host.
     #[arg(long, value_name = "HOST=URL")]
     registry: Vec<String>,
+    /// A flag for the kubelet: NAME=VALUE.
+    #[arg(long, value_name = "NAME=VALUE")]
+    kubelet_arg: Vec<String>,
+    /// Stay in the foreground, for service managers.
+    #[arg(long)]
+    foreground: bool,
 }
 
 pub(crate) async fn run(join: Join) -> Result<()> {
@@ -45,31 +51,90 @@ pub(crate) async fn run(join: Join) -> Result<()> {
         "tiphys join needs root: it makes containers and networks"
     );
     check::demand()?;
-    Registries::parse(join.registry.iter().map(String::as_str))?;
+    Registries::parse(join.registry.iter().map(String::as_str)).context("--registry")?;
     let membership = Membership::read(&join.kubeconfig)?;
-    let dir = std::path::absolute(&join.data_dir)?;
-    let layout = Layout::new(&dir);
-    fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    refuse_second(&layout)?;
-    let settings = settings(&membership, &join)?;
-    settings.keep(&layout.path("config.yaml"))?;
+    let layout = join.place.layout()?;
+    let dir = layout.dir().display();
+    let config = layout.path("config.yaml");
+    if config.exists() && !is_joined(&layout) {
+        bail!("{dir} holds a cluster of its own: join with another --data-dir or --name");
+    }
+    if let Some(pid) = status::pid(&layout.path("run/supervisor.pid")) {
+        bail!("a node already runs on {dir} (pid {pid}): see `tiphys status`");
+    }
+    layout.make_folder()?;
+    let settings = settings(&layout, &membership, &join)?;
+    super::node::kubelet_flags(&layout, &settings).context("--kubelet-arg")?;
+    settings.keep(&config)?;
     layout.make(settings.user)?;
     write_private(&layout.path("pki/ca.crt"), &membership.authorities)?;
     for (name, content) in SERVING.iter().zip(&membership.serving) {
         write_private(&layout.path("pki").join(name), content.as_bytes())?;
     }
     write_private(&layout.path(MEMBERSHIP), &fs::read(&join.kubeconfig)?)?;
-    let executable = layout.executable()?;
-    let began = Instant::now();
-    supervise::end_all(&layout).await; // what a dead supervisor left
-    launch(&layout, &executable)?;
-    let client = membership::client(&layout.path(MEMBERSHIP), KUBELET)?;
-    node_ready(&layout, &client, &settings.node_name, began).await?;
-    println!("{} has joined ({:.1} s)", settings.node_name, began.elapsed().as_secs_f64());
-    Ok(())
+    start(&layout, &settings, join.foreground).await
 }
 
-fn settings(membership: &Membership, join: &Join) -> Result<Settings> {
+/// Whether the folder is that of a node that has joined another machine's cluster.
+pub(super) fn is_joined(layout: &Layout) -> bool {
+    Settings::load(&layout.path("config.yaml")).is_ok_and(|settings| settings.is_joined())
+}
+
+/// `up` on the folder of a node that has joined: the node starts again.
+pub(super) async fn start_again(layout: &Layout, up: &Up) -> Result<()> {
+    let dir = layout.dir().display();
+    let refused = [
+        ("--port", up.port.is_some()),
+        ("--node-name", up.node_name.is_some()),
+        ("--cluster-cidr", up.cluster_cidr.is_some()),
+        ("--service-cluster-ip-range", up.service_cluster_ip_range.is_some()),
+        ("--etcd-servers", up.etcd_servers.is_some()),
+        ("--profile", up.profile.is_some()),
+        ("--tls-san", up.tls_san.is_some()),
+        ("--kube-apiserver-arg", up.kube_apiserver_arg.is_some()),
+        ("--demo", up.demo),
+    ];
+    if let Some((flag, _)) = refused.iter().find(|(_, given)| *given) {
+        bail!(
+            "{flag}: {dir} is a node that has joined another machine's cluster, where this is \
+             decided; for a cluster of its own use another --data-dir or --name"
+        );
+    }
+    if let Some(pid) = status::pid(&layout.path("run/supervisor.pid")) {
+        bail!("a node already runs on {dir} (pid {pid}): see `tiphys status`");
+    }
+    let mut settings = Settings::load(&layout.path("config.yaml"))?;
+    settings.node_ip = up.node_ip.unwrap_or(settings.node_ip);
+    if let Some(registries) = &up.registry {
+        settings.registries.clone_from(registries);
+    }
+    if let Some(args) = &up.kubelet_arg {
+        settings.args.kubelet.clone_from(args);
+    }
+    super::node::kubelet_flags(layout, &settings).context("--kubelet-arg")?;
+    settings.keep(&layout.path("config.yaml"))?;
+    start(layout, &settings, up.foreground).await
+}
+
+async fn start(layout: &Layout, settings: &Settings, foreground: bool) -> Result<()> {
+    clusters::note(layout);
+    let executable = layout.executable()?;
+    supervise::end_all(layout).await; // what a dead supervisor left
+    let client = membership::client(&layout.path(MEMBERSHIP), KUBELET)?;
+    if foreground {
+        let joined = settle::joined(layout, &client, settings, None);
+        return in_foreground(&executable, layout, joined).await;
+    }
+    let supervisor = Supervisor::launch(layout, &executable)?;
+    let joined = settle::joined(layout, &client, settings, Some(supervisor)).await;
+    if joined.is_err() {
+        let _ = settle::stop_supervisor(layout).await; // no half node
+        supervise::end_all(layout).await;
+    }
+    joined
+}
+
+fn settings(layout: &Layout, membership: &Membership, join: &Join) -> Result<Settings> {
     let address = join.node_ip.or_else(machine::address);
     Ok(Settings {
         node_name: membership.node_name.clone(),
@@ -77,12 +142,16 @@ fn settings(membership: &Membership, join: &Join) -> Result<Settings> {
         port: 0,
         cluster_cidr: membership.cluster_cidr.clone(),
         service_cidr: membership.service_cidr.clone(),
+        node_ports: String::new(),
         dns: membership.dns,
         user: machine::user(),
+        proxy_table: clusters::free_table(layout),
         disable: vec!["control".to_owned(), "dns".to_owned()],
         registries: join.registry.clone(),
         etcd: Vec::new(),
         external: Vec::new(),
         profile: membership.profile,
+        tls_sans: Vec::new(),
+        args: ComponentArgs { kubelet: join.kubelet_arg.clone(), ..ComponentArgs::default() },
     })
 }

@@ -16,7 +16,7 @@ pub(crate) struct Layout(PathBuf);
 
 impl Layout {
     pub(crate) fn new(dir: &Path) -> Self {
-        Self(dir.to_owned())
+        Self(dir.components().collect()) // without a slash at the end
     }
 
     pub(crate) fn dir(&self) -> &Path {
@@ -25,6 +25,11 @@ impl Layout {
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
+    }
+
+    /// Makes the data folder itself.
+    pub(crate) fn make_folder(&self) -> Result<()> {
+        fs::create_dir_all(&self.0).with_context(|| format!("cannot make {}", self.0.display()))
     }
 
     /// Makes all folders. Those that `control` writes to are its user's.

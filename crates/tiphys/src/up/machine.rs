@@ -2,7 +2,8 @@
 
 use std::{
     fmt, fs,
-    net::{IpAddr, Ipv4Addr, UdpSocket},
+    io::ErrorKind,
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket},
 };
 
 use anyhow::{Context as _, Result, bail};
@@ -42,7 +43,7 @@ impl Range {
         IpAddr::V4(Ipv4Addr::from(self.base + n))
     }
 
-    fn overlaps(&self, other: &Self) -> bool {
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
         let bits = self.bits.min(other.bits);
         let mask = if bits == 0 { 0 } else { u32::MAX << (32 - bits) };
         self.base & mask == other.base & mask
@@ -55,9 +56,14 @@ impl fmt::Display for Range {
     }
 }
 
-/// Ranges for pods and services that the machine has no route to.
-pub(crate) fn ranges(pods: Option<&str>, services: Option<&str>) -> Result<(Range, Range)> {
-    let taken = routes(&fs::read_to_string("/proc/net/route").unwrap_or_default());
+/// Ranges for pods and services that the machine has no route to and no other cluster has.
+pub(crate) fn ranges(
+    pods: Option<&str>,
+    services: Option<&str>,
+    others: &[Range],
+) -> Result<(Range, Range)> {
+    let mut taken = routes(&fs::read_to_string("/proc/net/route").unwrap_or_default());
+    taken.extend(others);
     let services_first = Range::new(Ipv4Addr::new(10, 96, 0, 0), 16);
     let pods_first = Range::new(Ipv4Addr::new(10, 244, 0, 0), 16);
     let pods = match pods {
@@ -129,6 +135,22 @@ pub(crate) fn host_name() -> Result<String> {
         "the host name {name:?} is no name for a node: give one with --node-name"
     );
     Ok(name)
+}
+
+/// Whether nobody listens on a port.
+pub(crate) fn port_is_free(port: u16) -> bool {
+    TcpListener::bind(SocketAddr::from(([0, 0, 0, 0], port))).is_ok()
+}
+
+/// Fails with the one thing to know where somebody listens on a port.
+pub(crate) fn require_free_port(port: u16) -> Result<()> {
+    match TcpListener::bind(SocketAddr::from(([0, 0, 0, 0], port))) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {
+            bail!("port {port} is taken by another program: choose one with --port")
+        }
+        Err(error) => Err(error).with_context(|| format!("cannot listen on port {port}")),
+        Ok(_) => Ok(()),
+    }
 }
 
 /// The user `tiphys`, else a numeric one that nobody has.

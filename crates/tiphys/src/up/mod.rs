@@ -9,17 +9,24 @@
 //! `tiphys join` starts the same without `control`.
 
 pub(crate) mod check;
+mod clusters;
+mod components;
 pub(crate) mod control;
 pub(crate) mod demo;
 pub(crate) mod down;
+mod failures;
 pub(crate) mod join;
 pub(crate) mod layout;
 mod machine;
 pub(crate) mod membership;
 pub(crate) mod node;
+mod notify;
+mod place;
 mod profile;
+mod progress;
 mod protect;
 mod settings;
+mod settle;
 mod sockets;
 pub(crate) mod start;
 pub(crate) mod status;
@@ -29,6 +36,7 @@ pub(crate) use self::{
     layout::Layout,
     machine::refuse_reserved,
     node::{IMAGE, Plugged, export, import, proxy_node},
+    place::Place,
     profile::Profile,
     settings::Settings,
 };

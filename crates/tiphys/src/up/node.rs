@@ -4,11 +4,15 @@ mod images;
 mod network;
 mod runtime;
 
-use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, pin::pin, sync::Arc, time::Duration};
 
 use ::runtime::Context;
 use anyhow::{Context as _, Result, anyhow};
 use client::{Client, Config};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time::{Instant, sleep},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
@@ -17,20 +21,20 @@ pub(crate) use self::{
     images::{export, import},
     runtime::IMAGE,
 };
-pub(super) use self::{
-    network::PodNetwork,
-    runtime::{cgroup_root, open_images, settings_of},
-};
+pub(super) use self::{network::PodNetwork, runtime::cgroup_root};
 use super::{
-    Layout, Profile, Settings,
+    Layout, Profile, Settings, components,
     join::{MEMBERSHIP, SERVING},
     membership, protect,
 };
 
+/// Only a `control` that cannot start takes that long to make the cluster's authority.
+const AUTHORITY: Duration = Duration::from_secs(30);
 /// Where collectors look for the logs of containers.
 pub(super) const POD_LOGS: &str = "/var/log/pods";
 
 pub(crate) async fn run(layout: &Layout) -> Result<()> {
+    let mut end_pods = signal(SignalKind::user_defined1())?; // before it could end the process
     let settings = Settings::load(&layout.path("config.yaml"))?;
     let network = Arc::new(PodNetwork::new(layout, &settings)?);
     let stop = CancellationToken::new();
@@ -39,8 +43,11 @@ pub(crate) async fn run(layout: &Layout) -> Result<()> {
 
     let client = connect(layout, &settings, "node.sock", membership::KUBELET)?;
     let cx = Context::new(&client);
+    let mut kubelet = None;
     if !settings.disables("kubelet") {
-        kubelet::start(&cx, kubelet_config(layout, &settings)?).await.context("kubelet")?;
+        authority_is_there(layout).await;
+        let started = kubelet::start(&cx, kubelet_config(layout, &settings)?).await;
+        kubelet = Some(started.context("kubelet")?);
     }
     let proxied = connect(layout, &settings, "proxy.sock", membership::PROXY)?;
     let proxy_cx = Context::new(&proxied);
@@ -49,12 +56,26 @@ pub(crate) async fn run(layout: &Layout) -> Result<()> {
     }
     routes(&proxy_cx, &settings, network.clone());
 
-    crate::commands::asked_to_stop().await?;
+    let mut stopped = pin!(crate::commands::asked_to_stop());
+    loop {
+        tokio::select! {
+            stopped = &mut stopped => break stopped?,
+            _ = end_pods.recv() => kubelet.iter().for_each(kubelet::Kubelet::end_pods),
+        }
+    }
     cx.stop().await;
     proxy_cx.stop().await;
     stop.cancel();
     serving.await?;
     Ok(())
+}
+
+/// At a first start `control` makes the authority while this process starts.
+async fn authority_is_there(layout: &Layout) {
+    let (path, began) = (layout.path("pki/ca.crt"), Instant::now());
+    while !path.exists() && began.elapsed() < AUTHORITY {
+        sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// The API through a socket that says who we are; on a node that has joined, as its
@@ -78,21 +99,36 @@ fn routes(cx: &Context, settings: &Settings, network: Arc<PodNetwork>) {
 
 fn kubelet_config(layout: &Layout, settings: &Settings) -> Result<kubelet::Config> {
     let ca = std::fs::read(layout.path("pki/ca.crt")).context("the cluster's authority")?;
+    let flags = kubelet_flags(layout, settings)?;
     Ok(kubelet::Config {
-        node_ips: vec![settings.node_ip],
-        root: layout.path("node/kubelet"),
-        logs: POD_LOGS.into(),
-        static_pods: Some(layout.path("manifests")),
-        cluster_dns: vec![settings.dns],
-        clients: Some(pki::Trust::new(&pki::certificates(&ca)?)?),
-        cgroup_root: cgroup_root(layout),
-        kube_reserved: protect::reserved().parse().map_err(anyhow::Error::msg)?,
-        pod_max_pids: protect::pod_max_pids(),
-        serving: Some(serving(layout, settings)),
-        seccomp_default: settings.profile == Profile::Cis,
+        clients: Some(flags.clients.unwrap_or(pki::Trust::new(&pki::certificates(&ca)?)?)),
+        serving: Some(flags.serving.unwrap_or_else(|| serving(layout, settings))),
+        standalone: false,
         port_may_differ: true, // several clusters may share a machine
-        ..kubelet::Config::new(&settings.node_name, layout.path("run/cri.sock")).on_shared_machine()
+        ..flags
     })
+}
+
+/// What flags say of the kubelet: ours, and those of the settings.
+pub(super) fn kubelet_flags(layout: &Layout, settings: &Settings) -> Result<kubelet::Config> {
+    let below = |name: &str| layout.path(name).display().to_string();
+    let ours = vec![
+        ("hostname-override", settings.node_name.clone()),
+        ("node-ip", settings.node_ip.to_string()),
+        ("container-runtime-endpoint", format!("unix://{}", below("run/cri.sock"))),
+        ("root-dir", below("node/kubelet")),
+        ("pod-logs-dir", POD_LOGS.to_owned()),
+        ("pod-manifest-path", below("manifests")),
+        ("cluster-dns", settings.dns.to_string()),
+        ("cgroup-root", cgroup_root(layout)),
+        ("kube-reserved", protect::reserved()),
+        ("pod-max-pids", protect::pod_max_pids().to_string()),
+        ("seccomp-default", (settings.profile == Profile::Cis).to_string()),
+        // how full the disk of a machine that does other work too is, is its own affair
+        ("eviction-hard", kubelet::eviction::MODEST.to_owned()),
+        ("image-gc-high-threshold", "100".to_owned()),
+    ];
+    components::kubelet(ours, &settings.args)
 }
 
 /// The machine that has the cluster's authority signs for itself; a node that has joined was
@@ -106,12 +142,14 @@ fn serving(layout: &Layout, settings: &Settings) -> kubelet::Serving {
     kubelet::Serving::Authority { certificate: path("ca.crt"), key: path("ca.key") }
 }
 
-fn proxy_node_of(settings: &Settings) -> Result<proxy::Node> {
+pub(super) fn proxy_node_of(settings: &Settings) -> Result<proxy::Node> {
+    components::kube_proxy(&settings.args)?;
     let mut node = proxy_node(
         &settings.node_name,
         vec![settings.node_ip],
         std::slice::from_ref(&settings.cluster_cidr),
     )?;
+    node.table.clone_from(&settings.proxy_table);
     node.services = vec![settings.service_cidr.parse().map_err(|error| anyhow!("{error}"))?];
     Ok(node)
 }
@@ -129,5 +167,6 @@ pub(crate) fn proxy_node(name: &str, ips: Vec<IpAddr>, cluster: &[String]) -> Re
         services: Vec::new(),
         masquerade_all: false,
         masquerade_bit: 14,
+        table: proxy::TABLE.to_owned(),
     })
 }

@@ -3,7 +3,6 @@
 use std::{fs, io::Write, os::unix::fs::OpenOptionsExt, path::Path};
 
 use anyhow::{Context as _, Result};
-use apiserver::Flags;
 
 /// `cis` passes the checks of the CIS Kubernetes benchmark 1.12; docs/security.md says what it
 /// turns on, and why the default does not.
@@ -40,28 +39,36 @@ impl Profile {
         self == Self::Cis
     }
 
-    /// Changes the API server's flags, and writes the policies that they name.
-    pub(super) fn apply(self, flags: &mut Flags, data: &Path) -> Result<()> {
-        if !self.is_cis() {
-            return Ok(());
+    /// Writes the policies that the API server's flags name.
+    pub(super) fn write_policies(self, data: &Path) -> Result<()> {
+        if self.is_cis() {
+            for (name, content) in POLICIES {
+                write_once(&data.join(name), content)?;
+            }
         }
-        for (name, content) in POLICIES {
-            write_once(&data.join(name), content)?;
-        }
-        flags.anonymous_auth = Some(false);
-        flags.enable_admission_plugins = PLUGINS.map(str::to_owned).to_vec();
-        flags.admission_control_config_file = Some(data.join(ADMISSION.0));
-        flags.audit_policy_file = Some(data.join(POLICIES[0].0));
-        flags.audit_log_path = Some(data.join("audit/audit.log"));
-        flags.audit_log_maxage = 30;
-        flags.audit_log_maxbackup = 10;
-        flags.audit_log_maxsize = 100;
-        flags.kubelet_certificate_authority = Some(data.join("pki/ca.crt"));
-        flags.whole.profiling = false;
-        flags.connections.strict_transport_security_directives =
-            vec!["max-age=31536000".to_owned()];
-        flags.accounts.service_account_extend_token_expiration = false;
         Ok(())
+    }
+
+    /// What the profile adds to the API server's flags.
+    pub(super) fn flags(self, data: &Path) -> Vec<(&'static str, String)> {
+        if !self.is_cis() {
+            return Vec::new();
+        }
+        let below = |name: &str| data.join(name).display().to_string();
+        vec![
+            ("anonymous-auth", "false".to_owned()),
+            ("enable-admission-plugins", PLUGINS.join(",")),
+            ("admission-control-config-file", below(ADMISSION.0)),
+            ("audit-policy-file", below(POLICIES[0].0)),
+            ("audit-log-path", below("audit/audit.log")),
+            ("audit-log-maxage", "30".to_owned()),
+            ("audit-log-maxbackup", "10".to_owned()),
+            ("audit-log-maxsize", "100".to_owned()),
+            ("kubelet-certificate-authority", below("pki/ca.crt")),
+            ("profiling", "false".to_owned()),
+            ("strict-transport-security-directives", "max-age=31536000".to_owned()),
+            ("service-account-extend-token-expiration", "false".to_owned()),
+        ]
     }
 }
 
@@ -86,15 +93,16 @@ mod tests {
     fn the_api_server_takes_the_flags_of_the_cis_profile() {
         let data = tempfile::tempdir().unwrap();
         fs::create_dir(data.path().join("policy")).unwrap();
-        let mut flags = Flags::new(data.path());
-        Profile::Cis.apply(&mut flags, data.path()).unwrap();
-        assert_eq!(flags.anonymous_auth, Some(false));
-        apiserver::Config::new(flags.clone()).expect("the policies are good");
+        Profile::Cis.write_policies(data.path()).unwrap();
+        let settings = crate::up::settings::tests::settings();
+        assert_eq!(settings.profile, Profile::Cis);
+        let config = crate::up::components::api_server(&settings, data.path(), None);
+        config.expect("the flags and the policies are good");
         let policy = data.path().join("policy/audit.yaml");
         assert_eq!(fs::metadata(&policy).unwrap().permissions().mode() & 0o777, 0o600);
 
         fs::write(&policy, "mine").unwrap();
-        Profile::Cis.apply(&mut flags, data.path()).unwrap();
+        Profile::Cis.write_policies(data.path()).unwrap();
         assert_eq!(fs::read_to_string(&policy).unwrap(), "mine");
     }
 

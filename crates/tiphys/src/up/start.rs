@@ -1,73 +1,90 @@
-//! The command `up`: prepares the machine, starts the supervisor, waits until the
-//! node is ready, and says what to do next.
+//! The command `up`: prepares the machine, starts the supervisor, waits until the node is ready,
+//! and says what to do next. On a cluster that runs, applies changed settings.
 
 use std::{
     fs,
-    io::{IsTerminal, Write},
+    io::Write,
+    net::IpAddr,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     pin::pin,
-    process::{Command, Stdio},
-    time::Duration,
+    process::Command,
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
-use api::core::Node;
 use clap::Args;
-use client::{Api, Client, Kubeconfig};
 use container::image::Registries;
-use object::Key;
-use tokio::time::{Instant, sleep};
 
 use super::{
-    Layout, Profile, Settings, check, demo,
-    layout::{DEFAULT, write_private},
+    Layout, Place, Profile, Settings, check, clusters, components, join, machine,
+    progress::Progress,
     settings::Wishes,
-    supervise,
+    settle::{self, Supervisor},
+    status, supervise,
 };
 
-/// So long a start may take before it is called a failure.
-const PATIENCE: Duration = Duration::from_mins(1);
 const PARTS: [&str; 5] = ["scheduler", "controllers", "proxy", "dns", "kubelet"];
 
 #[derive(Args, Debug)]
 pub(crate) struct Up {
-    /// Where everything of the cluster is kept.
-    #[arg(long, default_value = DEFAULT)]
-    pub(crate) data_dir: PathBuf,
-    /// Where the administrator's kubeconfig is written besides.
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Write the administrator's kubeconfig to this file too.
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// The port of the API server.
+    /// The port of the API server; the first free one from 6443 on.
     #[arg(long)]
     pub(crate) port: Option<u16>,
-    /// What this machine is called in the cluster.
+    /// The name of this machine's node.
     #[arg(long)]
     pub(crate) node_name: Option<String>,
+    /// The address that others reach this machine at.
+    #[arg(long)]
+    pub(crate) node_ip: Option<IpAddr>,
     /// The range of pods' addresses.
     #[arg(long)]
     pub(crate) cluster_cidr: Option<String>,
     /// The range of services' addresses.
     #[arg(long)]
     pub(crate) service_cluster_ip_range: Option<String>,
+    /// The range of node ports.
+    #[arg(long, value_name = "FROM-TO")]
+    pub(crate) service_node_port_range: Option<String>,
     /// Parts to leave out: scheduler, controllers, proxy, dns, kubelet.
     #[arg(long, value_delimiter = ',')]
-    pub(crate) disable: Vec<String>,
-    /// Where a registry's images are asked for: HOST=URL; `*` stands for every host.
+    pub(crate) disable: Option<Vec<String>>,
+    /// Where images of a registry are pulled from: HOST=URL; `*` stands for every host.
     #[arg(long, value_name = "HOST=URL")]
-    pub(crate) registry: Vec<String>,
-    /// Where etcd is, if that keeps the data: URLs of http.
+    pub(crate) registry: Option<Vec<String>>,
+    /// The URLs of an etcd that keeps the data; http only.
     #[arg(long, value_delimiter = ',', value_name = "URLS")]
-    pub(crate) etcd_servers: Vec<String>,
+    pub(crate) etcd_servers: Option<Vec<String>>,
     /// Parts that something else brings: network-policy, ingress, load-balancer, volume-attachment,
     /// dynamic-resources, workload-scheduling, storage-migration. Objects for them are taken
     /// without a warning.
     #[arg(long, value_delimiter = ',', value_name = "PARTS")]
-    pub(crate) external: Vec<String>,
-    /// How far the cluster is hardened: `cis` passes the CIS benchmark's checks. May be changed
-    /// by a later start.
+    pub(crate) external: Option<Vec<String>>,
+    /// How far the cluster is hardened: `cis` passes the CIS benchmark's checks.
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Option<Profile>,
+    /// A further name or address in the API server's certificate.
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    pub(crate) tls_san: Option<Vec<String>>,
+    /// A flag for the API server: NAME=VALUE. Files that it names are copied.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) kube_apiserver_arg: Option<Vec<String>>,
+    /// A flag for the controllers: NAME=VALUE.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) kube_controller_manager_arg: Option<Vec<String>>,
+    /// A flag for the scheduler: NAME=VALUE.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) kube_scheduler_arg: Option<Vec<String>>,
+    /// A flag for the kubelet: NAME=VALUE.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) kubelet_arg: Option<Vec<String>>,
+    /// A flag for kube-proxy: NAME=VALUE.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) kube_proxy_arg: Option<Vec<String>>,
     /// Run a small web application and show where it answers.
     #[arg(long)]
     pub(crate) demo: bool,
@@ -81,223 +98,179 @@ pub(crate) async fn run(up: Up) -> Result<()> {
         rustix::process::geteuid().is_root(),
         "tiphys up needs root: it makes containers and networks"
     );
-    for part in &up.disable {
-        ensure!(
-            PARTS.contains(&part.as_str()),
-            "--disable {part:?}: the parts are {}",
-            PARTS.join(", ")
-        );
-    }
-    for part in &up.external {
-        let known: Vec<&str> = api::parts::ALL.iter().map(|part| part.name).collect();
-        ensure!(
-            known.contains(&part.as_str()),
-            "--external {part:?}: the parts are {}",
-            known.join(", ")
-        );
-    }
-    for url in &up.etcd_servers {
-        ensure!(
-            url.starts_with("http://"),
-            "--etcd-servers {url}: only http:// here; for TLS run kube-apiserver itself"
-        );
-    }
+    let wishes = up.wishes()?;
     check::demand()?;
-    Registries::parse(up.registry.iter().map(String::as_str))?;
-    let dir = std::path::absolute(&up.data_dir)?;
-    let layout = Layout::new(&dir);
-    fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    let wishes = Wishes {
-        node_name: up.node_name.clone(),
-        port: up.port,
-        cluster_cidr: up.cluster_cidr.clone(),
-        service_cidr: up.service_cluster_ip_range.clone(),
-        disable: up.disable.clone(),
-        registries: up.registry.clone(),
-        etcd: up.etcd_servers.clone(),
-        external: up.external.clone(),
-        profile: up.profile,
-    };
-    let settings = Settings::load_or_choose(&layout.path("config.yaml"), &wishes)?;
-    layout.make(settings.user)?;
+    let layout = up.place.layout()?;
+    if join::is_joined(&layout) {
+        return join::start_again(&layout, &up).await;
+    }
+    if let Some(path) = &up.kubeconfig {
+        check_kubeconfig(path)?;
+    }
+    let applied = Settings::applied(&layout);
+    let settings = Settings::wanted(&layout, applied.as_ref(), &wishes)?;
+    let prepared = components::prepare(&layout, settings)?;
+    let settings = prepared.settings.clone();
+    let running = status::pid(&layout.path("run/supervisor.pid"));
     let executable = layout.executable()?;
-    refuse_second(&layout)?;
-    supervise::end_all(&layout).await; // or what a dead supervisor left would answer
-    if up.foreground && std::env::current_exe()? != executable {
-        let error = Command::new(&executable).args(std::env::args_os().skip(1)).exec();
-        return Err(error).with_context(|| format!("cannot run {}", executable.display()));
+    if let Some(pid) = running {
+        let dir = layout.dir().display();
+        ensure!(!up.foreground, "a cluster already runs on {dir} (pid {pid})");
+        if applied.as_ref() == Some(&settings) && is_program(pid, &executable) {
+            println!("the cluster already runs on {dir} with these settings (pid {pid})");
+            return settle::again(&up, &layout, &settings).await;
+        }
+        ensure!(
+            is_program(pid, &executable) || !status::in_foreground(pid),
+            "the cluster on {dir} (pid {pid}) runs in the foreground with another version of \
+             tiphys: restart the service that started it"
+        );
+    }
+    if running.is_none() {
+        supervise::end_all(&layout).await; // or what a dead supervisor left would answer
+    }
+    if running.is_none() || applied.is_none_or(|applied| applied.port != settings.port) {
+        machine::require_free_port(settings.port)?;
+    }
+    prepared.keep(&layout)?;
+    clusters::note(&layout);
+    let mut progress = Progress::new();
+    if let Some(pid) = running {
+        progress.say("applying the changed settings; pods go on");
+        if is_program(pid, &executable) {
+            settle::reload(&layout, pid).await?;
+            return settle::settle(&up, &layout, &settings, progress, None).await;
+        }
+        settle::stop_supervisor(&layout).await?;
+        supervise::end_all(&layout).await;
     }
     if up.foreground {
-        let mut supervised = pin!(supervise::run(&layout));
-        tokio::select! {
-            ended = &mut supervised => return ended,
-            settled = settle(&up, &layout, &settings, Progress::new()) => if let Err(error) = settled {
-                tracing::error!("{error:#}"); // what runs goes on: whoever started us decides
-            },
-        }
-        return supervised.await;
+        let settled = settle::settle(&up, &layout, &settings, progress, None);
+        return in_foreground(&executable, &layout, settled).await;
     }
-    let mut progress = Progress::new();
     progress.say("starting the supervisor");
-    launch(&layout, &executable)?;
-    settle(&up, &layout, &settings, progress).await
+    let supervisor = Supervisor::launch(&layout, &executable)?;
+    let settled = settle::settle(&up, &layout, &settings, progress, Some(supervisor)).await;
+    if settled.is_err() {
+        let _ = settle::stop_supervisor(&layout).await; // no half cluster
+        supervise::end_all(&layout).await;
+    }
+    settled
 }
 
-/// Once the processes are started: all that makes a cluster of them.
-async fn settle(
-    up: &Up,
+/// Supervises here, and says when the cluster is up. What runs goes on if it does not become
+/// ready: whoever started us decides.
+pub(super) async fn in_foreground(
+    executable: &Path,
     layout: &Layout,
-    settings: &Settings,
-    mut progress: Progress,
+    settled: impl Future<Output = Result<()>>,
 ) -> Result<()> {
-    let began = Instant::now();
-    progress.say("waiting for the API server");
-    let client = connect(layout, began).await?;
-    if let Some(path) = &up.kubeconfig {
-        copy_kubeconfig(layout, path)?;
+    if std::env::current_exe()? != executable {
+        // goes on as the copy of the executable that the data folder has
+        let error = Command::new(executable).args(std::env::args_os().skip(1)).exec();
+        return Err(error).with_context(|| format!("cannot run {}", executable.display()));
     }
-    if !settings.disables("kubelet") {
-        progress.say("waiting for the node");
-        node_ready(layout, &client, &settings.node_name, began).await?;
+    let mut supervised = pin!(supervise::run(layout));
+    tokio::select! {
+        ended = &mut supervised => return ended,
+        settled = settled => if let Err(error) = settled {
+            tracing::error!("{error:#}");
+        },
     }
-    if !settings.disables("dns") {
-        name_server(layout, &client, settings).await.context("the name server")?;
-    }
-    progress.done(&format!("the cluster is up ({:.1} s)", began.elapsed().as_secs_f64()));
-    next_steps(layout, up);
-    if up.demo {
-        demo::run(&client, settings).await?;
-    }
-    Ok(())
+    supervised.await
 }
 
-/// Applied once per version: what a user deleted or took over is not brought back.
-async fn name_server(layout: &Layout, client: &Client, settings: &Settings) -> Result<()> {
-    let done = layout.path(concat!("addons/dns-", env!("CARGO_PKG_VERSION")));
-    if done.exists() {
-        return Ok(());
-    }
-    demo::apply(client, &dns::manifest(super::IMAGE, settings.dns, "cluster.local")).await?;
-    write_private(&done, b"")?;
-    Ok(())
-}
-
-/// Two clusters on the same data would be one too many.
-pub(super) fn refuse_second(layout: &Layout) -> Result<()> {
-    let running = super::status::pid(&layout.path("run/supervisor.pid"));
-    running.map_or(Ok(()), |pid| {
-        let dir = layout.dir().display();
-        bail!("a cluster already runs on {dir} (pid {pid}): see `tiphys status`")
-    })
-}
-
-pub(super) fn launch(layout: &Layout, executable: &Path) -> Result<()> {
-    let log = supervise::log(&layout.path("log/supervisor.log"))?;
-    let mut command = Command::new(executable);
-    command.arg("supervise").arg("--data-dir").arg(layout.dir()).current_dir("/");
-    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-    sys::spawn::pass(&mut command, Vec::new());
-    command.spawn().context("cannot start the supervisor")?;
-    Ok(())
-}
-
-/// A client as the administrator, once the server answers.
-async fn connect(layout: &Layout, began: Instant) -> Result<Client> {
-    let path = layout.path("kubeconfig/admin");
-    loop {
-        if let Ok(kubeconfig) = Kubeconfig::read(&path) {
-            let client =
-                Client::new(kubeconfig.config(None)?.manager("tiphys").user_agent("tiphys"));
-            let nodes = Api::<Node>::new(&client);
-            if nodes.list(&client::Selection::default(), &client::Page::default()).await.is_ok() {
-                return Ok(client);
-            }
+impl Up {
+    /// What the flags say of the settings, checked.
+    fn wishes(&self) -> Result<Wishes> {
+        for part in self.disable.iter().flatten().filter(|part| !part.is_empty()) {
+            ensure!(
+                PARTS.contains(&part.as_str()),
+                "--disable {part:?}: the parts are {}",
+                PARTS.join(", ")
+            );
         }
-        patience(layout, began, "the API server does not answer")?;
-        sleep(Duration::from_millis(50)).await;
-    }
-}
-
-pub(super) async fn node_ready(
-    layout: &Layout,
-    client: &Client,
-    name: &str,
-    began: Instant,
-) -> Result<()> {
-    let nodes = Api::<Node>::new(client);
-    loop {
-        let node = nodes.get(&Key::new("", name)).await;
-        let ready = |node: &Node| {
-            let condition = node.status().conditions().find(|own| own.type_() == "Ready");
-            condition.is_some_and(|condition| condition.status() == "True")
-        };
-        if node.is_ok_and(|node| ready(&node)) {
-            return Ok(());
+        for part in self.external.iter().flatten().filter(|part| !part.is_empty()) {
+            let known: Vec<&str> = api::parts::ALL.iter().map(|part| part.name).collect();
+            ensure!(
+                known.contains(&part.as_str()),
+                "--external {part:?}: the parts are {}",
+                known.join(", ")
+            );
         }
-        patience(layout, began, "the node does not become ready")?;
-        sleep(Duration::from_millis(50)).await;
+        for url in self.etcd_servers.iter().flatten().filter(|url| !url.is_empty()) {
+            ensure!(
+                url.starts_with("http://"),
+                "--etcd-servers {url}: only http:// here; for TLS run kube-apiserver itself"
+            );
+        }
+        let registries = self.registry.iter().flatten().filter(|text| !text.is_empty());
+        Registries::parse(registries.map(String::as_str)).context("--registry")?;
+        Ok(Wishes {
+            node_name: self.node_name.clone(),
+            node_ip: self.node_ip,
+            port: self.port,
+            cluster_cidr: self.cluster_cidr.clone(),
+            service_cidr: self.service_cluster_ip_range.clone(),
+            node_ports: self.service_node_port_range.clone(),
+            disable: self.disable.clone(),
+            registries: self.registry.clone(),
+            etcd: self.etcd_servers.clone(),
+            external: self.external.clone(),
+            profile: self.profile,
+            tls_sans: self.tls_san.clone(),
+            api_server: self.kube_apiserver_arg.clone(),
+            controller_manager: self.kube_controller_manager_arg.clone(),
+            scheduler: self.kube_scheduler_arg.clone(),
+            kubelet: self.kubelet_arg.clone(),
+            proxy: self.kube_proxy_arg.clone(),
+        })
     }
 }
 
-fn patience(layout: &Layout, began: Instant, what: &str) -> Result<()> {
-    let supervisor = super::status::pid(&layout.path("run/supervisor.pid"));
-    let gone = supervisor.is_none() && began.elapsed() > Duration::from_secs(3);
-    if began.elapsed() < PATIENCE && !gone {
-        return Ok(());
+/// Fails at once for a file that could not be written after everything was started.
+fn check_kubeconfig(path: &Path) -> Result<()> {
+    let shown = path.display();
+    ensure!(!path.is_dir(), "--kubeconfig {shown}: this is a folder; name a file");
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    match fs::metadata(parent) {
+        Ok(about) if about.is_dir() => Ok(()),
+        Ok(_) => bail!("--kubeconfig {shown}: {} is not a folder", parent.display()),
+        Err(error) => bail!(
+            "--kubeconfig {shown}: the folder {} cannot be used: {error}; make it, or name another file",
+            parent.display()
+        ),
     }
-    let last = |name: &str| {
-        let text = fs::read_to_string(layout.path("log").join(name)).unwrap_or_default();
-        let lines: Vec<&str> = text.lines().rev().take(3).collect();
-        lines.into_iter().rev().map(|line| format!("\n  {name}: {line}")).collect::<String>()
-    };
-    let logs = ["supervisor.log", "control.log", "node.log"].map(last).concat();
-    bail!("{what}; the logs in {} say:{logs}", layout.path("log").display())
 }
 
-fn copy_kubeconfig(layout: &Layout, to: &Path) -> Result<()> {
+pub(super) fn copy_kubeconfig(layout: &Layout, to: &Path) -> Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     let content = fs::read(layout.path("kubeconfig/admin"))?;
-    let mut file =
-        fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(to)?;
-    file.write_all(&content).with_context(|| format!("cannot write {}", to.display()))
+    let mut options = fs::OpenOptions::new();
+    let file = options.create(true).truncate(true).write(true).mode(0o600).open(to);
+    file.and_then(|mut file| file.write_all(&content))
+        .with_context(|| format!("--kubeconfig {}: cannot write it", to.display()))
 }
 
-fn next_steps(layout: &Layout, up: &Up) {
-    let own = layout.path("kubeconfig/admin");
-    let kubeconfig = up.kubeconfig.as_ref().unwrap_or(&own);
-    let dir = if up.data_dir == Path::new(DEFAULT) {
-        String::new()
-    } else {
-        format!(" --data-dir {}", layout.dir().display())
-    };
-    println!("\n  export KUBECONFIG={}", kubeconfig.display());
-    println!("  tiphys kubectl get nodes");
-    println!("  tiphys status{dir}     tiphys logs{dir}     tiphys down{dir}\n");
+/// Whether a process runs this executable.
+fn is_program(pid: i32, executable: &Path) -> bool {
+    fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|path| path == executable)
 }
 
-/// One line that changes, where somebody looks; lines, where nobody does.
-struct Progress {
-    live: bool,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Progress {
-    fn new() -> Self {
-        Self { live: std::io::stdout().is_terminal() }
-    }
-
-    fn say(&mut self, what: &str) {
-        if self.live {
-            print!("\r\x1b[K{what}…");
-            let _ = std::io::stdout().flush();
-        } else {
-            println!("{what}");
-        }
-    }
-
-    fn done(&mut self, what: &str) {
-        if self.live {
-            print!("\r\x1b[K");
-        }
-        println!("{what}");
+    #[test]
+    fn a_kubeconfig_that_cannot_be_written_is_refused_before_anything_starts() {
+        let folder = tempfile::tempdir().unwrap();
+        check_kubeconfig(&folder.path().join("config")).unwrap();
+        check_kubeconfig(Path::new("config")).unwrap();
+        let error = check_kubeconfig(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("this is a folder"), "{error}");
+        let missing = folder.path().join("none/config");
+        let error = check_kubeconfig(&missing).unwrap_err().to_string();
+        assert!(error.contains("none cannot be used: No such file"), "{error}");
     }
 }

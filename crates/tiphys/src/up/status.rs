@@ -62,6 +62,12 @@ pub(super) fn processes(layout: &Layout, part: &str) -> Vec<i32> {
     all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_part).collect()
 }
 
+/// Whether a supervisor is what `up --foreground` or `join --foreground` has become.
+pub(super) fn in_foreground(pid: i32) -> bool {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    line.split(|byte| *byte == 0).nth(1) != Some(b"supervise")
+}
+
 pub(super) fn lives(pid: i32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists() && !is_zombie(pid)
 }

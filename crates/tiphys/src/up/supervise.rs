@@ -7,6 +7,7 @@ use std::{
         unix::{fs::OpenOptionsExt, process::CommandExt},
     },
     path::{Path, PathBuf},
+    pin::pin,
     process::{Command, Stdio},
     time::Duration,
 };
@@ -15,11 +16,12 @@ use anyhow::{Context as _, Result, bail};
 use rustix::fs::{FlockOperation, flock};
 use tokio::{
     process::Child,
+    signal::unix::{SignalKind, signal},
     time::{Instant, sleep, timeout},
 };
 use tracing::{info, warn};
 
-use super::{Layout, Settings, layout::write_private, protect, sockets::Sockets, status};
+use super::{Layout, Settings, failures, layout::write_private, protect, sockets::Sockets, status};
 
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LAST_RETRY: Duration = Duration::from_secs(3);
@@ -28,25 +30,32 @@ const STABLE: Duration = Duration::from_secs(10);
 const GRACE: Duration = Duration::from_secs(15);
 const HANDOVER: Duration = Duration::from_secs(1);
 
-/// Runs until it is asked to stop.
+/// Runs until it is to stop. On SIGHUP both parts start again, with the settings as they are then.
 pub(crate) async fn run(layout: &Layout) -> Result<()> {
     let lock = lock(layout).await?;
     protect::protect(layout);
     write_private(&layout.path("run/supervisor.pid"), std::process::id().to_string().as_bytes())?;
-    let settings = Settings::load(&layout.path("config.yaml"))?;
-    end_all(layout).await;
-    let sockets = if settings.disables("control") {
-        None
-    } else {
-        Some(Sockets::open(layout.dir(), settings.port)?)
-    };
-    let control =
-        Part { name: "control", layout, user: Some(settings.user), sockets: sockets.as_ref() };
-    let node = Part { name: "node", layout, user: None, sockets: None };
-    tokio::select! {
-        () = control.keep(), if !settings.disables("control") => {}
-        () = node.keep() => {}
-        stopped = crate::commands::asked_to_stop() => stopped?,
+    let mut stop = pin!(crate::commands::asked_to_stop());
+    let mut reload = signal(SignalKind::hangup())?;
+    let mut sockets: Option<Sockets> = None;
+    loop {
+        let settings = Settings::load(&layout.path("config.yaml"))?;
+        end_all(layout).await;
+        failures::clear(layout);
+        let port = (!settings.is_joined()).then_some(settings.port);
+        sockets = sockets.filter(|open| open.tls.local_addr().ok().map(|at| at.port()) == port);
+        if let (None, Some(port)) = (&sockets, port) {
+            sockets = Some(Sockets::open(layout.dir(), port)?);
+        }
+        let control =
+            Part { name: "control", layout, user: Some(settings.user), sockets: sockets.as_ref() };
+        let node = Part { name: "node", layout, user: None, sockets: None };
+        tokio::select! {
+            () = control.keep(), if !settings.is_joined() => {}
+            () = node.keep() => {}
+            stopped = &mut stop => break stopped?,
+            _ = reload.recv() => info!("starting both parts again, with the settings as they are now"),
+        }
     }
     info!("stopping");
     end_all(layout).await;
@@ -83,34 +92,54 @@ struct Part<'a> {
 impl Part<'_> {
     /// Starts the process again whenever it ends.
     async fn keep(&self) {
-        let mut retry = FIRST_RETRY;
+        let (mut retry, mut in_a_row) = (FIRST_RETRY, 0);
         loop {
             let began = Instant::now();
-            match self.start() {
+            let log = self.layout.path("log").join(format!("{}.log", self.name));
+            let from = fs::metadata(&log).map_or(0, |about| about.len());
+            let why = match self.start() {
                 Ok(mut child) => {
                     let ended = child.wait().await;
                     warn!(part = self.name, ?ended, "ended; starting it again");
+                    failures::last_line(&log, from).unwrap_or_else(|| match ended {
+                        Ok(status) => format!("it ended with {status} and said nothing"),
+                        Err(error) => error.to_string(),
+                    })
                 }
-                Err(error) => warn!(part = self.name, %error, "cannot start"),
-            }
-            retry =
-                if began.elapsed() > STABLE { FIRST_RETRY } else { (retry * 2).min(LAST_RETRY) };
+                Err(error) => {
+                    warn!(part = self.name, error = format!("{error:#}"), "cannot start");
+                    format!("{error:#}")
+                }
+            };
+            let stable = began.elapsed() > STABLE;
+            in_a_row = if stable { 1 } else { in_a_row + 1 };
+            failures::note(self.layout, self.name, in_a_row, &why);
+            retry = if stable { FIRST_RETRY } else { (retry * 2).min(LAST_RETRY) };
             sleep(retry).await;
         }
     }
 
     fn start(&self) -> Result<Child> {
         let executable = std::env::current_exe()?;
+        let program = fs::File::open("/proc/self/exe").context("our own executable")?;
         let log = log(&self.layout.path("log").join(format!("{}.log", self.name)))?;
-        let mut command = Command::new(executable);
-        command.arg(self.name).arg("--data-dir").arg(self.layout.dir());
+        let config = self.layout.path("config.yaml");
+        let mut passed =
+            self.sockets.map(|all| all.copies(&config)).transpose()?.unwrap_or_default();
+        passed.push(program.into());
+        // by its descriptor: an ordinary user may not enter the folders above the data
+        let mut command = Command::new(format!("/proc/self/fd/{}", 2 + passed.len()));
+        command
+            .arg0(executable)
+            .current_dir("/")
+            .arg(self.name)
+            .arg("--data-dir")
+            .arg(self.layout.dir());
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }
-        let config = self.layout.path("config.yaml");
-        let passed = self.sockets.map(|all| all.copies(&config)).transpose()?.unwrap_or_default();
         sys::spawn::pass(&mut command, passed);
         let child = tokio::process::Command::from(command).spawn()?;
         let pid = child.id().unwrap_or_default();
@@ -139,6 +168,9 @@ async fn end(layout: &Layout, name: &str) {
         if timeout(GRACE, gone).await.is_err() {
             warn!(part = name, "does not end by itself");
             let _ = sys::process::kill(pid, 9);
+            while status::lives(pid) {
+                sleep(Duration::from_millis(20)).await;
+            }
         }
     }
     let _ = fs::remove_file(pid_file(layout, name));

@@ -78,7 +78,7 @@ fn bad_requests_get_upstreams_answers() {
         world.try_kubectl(&["describe", "pod", "missing"]).contains("Failed to pull image")
     });
     world.kubectl(&["delete", "pod", "missing", "--grace-period=1"]);
-    world.tiphys(&["down"]);
+    world.tiphys(&["down", "--now"]);
     world.assert_nothing_left();
 }
 
@@ -107,6 +107,6 @@ fn a_full_disk_refuses_and_recovers() {
         world.kubectl(&["delete", "configmap", &format!("big-{n}")]);
     }
     world.until("there is room again", || create(99).status.success());
-    world.tiphys(&["down"]);
+    world.tiphys(&["down", "--now"]);
     world.assert_nothing_left();
 }

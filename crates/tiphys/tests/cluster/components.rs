@@ -99,7 +99,7 @@ fn a_kubelet_and_a_proxy_of_their_own() {
         world.try_kubectl(&["get", "pod", "fixed-n2", "-o", "name"]).is_empty()
     });
     drop((running, pages));
-    world.tiphys(&["down"]);
+    world.tiphys(&["down", "--now"]);
     world.assert_nothing_left();
 }
 

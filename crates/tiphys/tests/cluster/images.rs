@@ -72,7 +72,7 @@ fn images_come_and_go() {
         let said = world.try_tiphys(&[&["image"], wrong].concat());
         assert!(said.starts_with("image: ") && said.contains(why), "{wrong:?}: {said}");
     }
-    world.tiphys(&["down"]);
+    world.tiphys(&["down", "--now"]);
     world.assert_nothing_left();
     let away = world.try_tiphys(&["image", "list"]);
     assert!(away.contains("no node runs here"), "{away}");

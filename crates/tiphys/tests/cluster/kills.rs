@@ -45,7 +45,7 @@ fn nothing_acknowledged_is_lost_whoever_dies() {
     assert!(lost.is_empty() && back.is_empty(), "lost: {lost:?}, came back: {back:?}");
     assert_eq!(self::containers(&world), containers, "containers live on, ready all along");
 
-    world.tiphys(&["down"]);
+    world.tiphys(&["down", "--now"]);
     world.assert_nothing_left();
 }
 

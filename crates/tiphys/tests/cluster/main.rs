@@ -2,6 +2,7 @@
 //! namespaces without a way out. One story a file.
 
 mod bad_input;
+mod comes_and_goes;
 mod components;
 mod etcd;
 mod first_minute;
@@ -13,9 +14,11 @@ mod pods;
 mod programs;
 mod quorum;
 mod second_node;
+mod settings;
 #[path = "../security/image.rs"]
 #[allow(dead_code, reason = "shared with the attacks, which use more of it")]
 mod shell_image;
 mod snapshots;
+mod two_clusters;
 mod wishes;
 mod world;

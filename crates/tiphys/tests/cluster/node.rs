@@ -89,7 +89,7 @@ fn a_node_knows_its_limits() {
 
     drop(running);
     short_of_memory(&world, &get);
-    world.tiphys(&["down"]);
+    world.tiphys(&["down", "--now"]);
     world.assert_nothing_left();
 }
 

@@ -107,6 +107,6 @@ fn what_is_left_out_can_be_applied() {
         let fetch = [&fetch[..], &["http://hello.default.svc.cluster.local/"]].concat();
         world.try_kubectl(&fetch).contains("Hello from hello-")
     });
-    world.tiphys(&["down"]);
+    world.tiphys(&["down", "--now"]);
     world.assert_nothing_left();
 }

@@ -39,7 +39,7 @@ fn a_cluster_moves_to_another_machine() {
     assert!(names().len() <= 3, "one is made before one goes: {:?}", names());
     drop(saving);
 
-    one.tiphys(&["down"]);
+    one.tiphys(&["down", "--now"]);
     for text in [SECRET, ENCODED] {
         let found = holding(one.path(), text.as_bytes());
         assert!(found.is_empty(), "{text} is in {found:?}");
@@ -61,7 +61,7 @@ fn a_cluster_moves_to_another_machine() {
         let nodes = two.try_kubectl(&["get", "nodes"]);
         nodes.lines().any(|line| line.starts_with("n2 ") && line.contains(" Ready "))
     });
-    two.tiphys(&["down"]);
+    two.tiphys(&["down", "--now"]);
 }
 
 /// What is larger is an executable, or a layer with one.

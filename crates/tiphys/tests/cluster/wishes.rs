@@ -42,8 +42,8 @@ fn up_takes_wishes_and_outlives_its_supervisor() {
     assert!(made.contains("Warning: no ingress controller runs in this cluster"), "{made}");
 
     // what cannot be is told
-    let other = world.try_tiphys(&["up", "--port", "7444"]);
-    assert!(other.contains("--port 7444: this cluster was made with 7443"), "{other}");
+    let other = world.try_tiphys(&["up", "--cluster-cidr", "10.51.0.0/16"]);
+    assert!(other.contains("nodes and pods have addresses of 10.50.0.0/16"), "{other}");
     let beside = world.path().join("beside");
     let mut beside =
         world.command(&["up", "--port", "7443", "--data-dir", &beside.to_string_lossy()]);
@@ -61,7 +61,7 @@ fn up_takes_wishes_and_outlives_its_supervisor() {
     drop(running);
     assert!(world.runs("control") && world.runs("node"));
     std::fs::remove_file(world.path().join("run/node.pid")).expect("the note");
-    world.tiphys(&["down"]);
+    world.tiphys(&["down", "--now"]);
     world.assert_nothing_left();
     let status = world.try_tiphys(&["status"]);
     assert!(status.contains("not running"), "{status}");

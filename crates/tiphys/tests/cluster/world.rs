@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     thread::sleep,
     time::{Duration, Instant},
@@ -16,7 +16,9 @@ const PATIENCE: Duration = Duration::from_mins(2);
 
 pub(crate) struct World {
     namespace: String,
-    folder: TempDir,
+    /// Only root may enter it: the data folder is below.
+    _folder: TempDir,
+    data: PathBuf,
     machine: String,
     links: String,
 }
@@ -46,11 +48,13 @@ impl World {
         ip(&format!("-n {namespace} route add default via 192.0.2.1"));
         let folder = tempfile::Builder::new().prefix("tiphys").tempdir().expect("a folder");
         let links = ip(&format!("-n {namespace} -o link"));
-        Self { namespace, folder, machine, links: names(&links) }
+        let data = folder.path().join("data");
+        fs::create_dir(&data).expect("a folder");
+        Self { namespace, _folder: folder, data, machine, links: names(&links) }
     }
 
     pub(crate) fn path(&self) -> &Path {
-        self.folder.path()
+        &self.data
     }
 
     /// The group of that name below the cluster's own, which `down` removes.
@@ -206,7 +210,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        let _ = output(&mut self.with(&["down", "--wipe"], "--data-dir", ""));
+        let _ = output(&mut self.with(&["down", "--now", "--wipe"], "--data-dir", ""));
         let _ = output(Command::new("ip").args(["netns", "delete", &self.namespace]));
     }
 }

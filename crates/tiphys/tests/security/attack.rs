@@ -90,7 +90,7 @@ spec:
     }
 
     pub(crate) fn end(self) {
-        self.world.tiphys(&["down"]);
+        self.world.tiphys(&["down", "--now"]);
         self.world.assert_nothing_left();
     }
 }

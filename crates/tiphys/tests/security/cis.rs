@@ -155,7 +155,7 @@ impl Cluster {
     }
 
     fn end(self) {
-        self.world.tiphys(&["down"]);
+        self.world.tiphys(&["down", "--now"]);
         self.world.assert_nothing_left();
     }
 }

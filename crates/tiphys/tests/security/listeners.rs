@@ -98,7 +98,7 @@ fn nothing_listens_that_is_not_in_the_table() {
         assert_eq!(ask(&format!("https://192.0.2.2:{kubelet}{path}")), "401", "kubelet {path}");
         assert_eq!(ask(&format!("http://{streams}{path}")), "404", "streams {path}");
     }
-    world.tiphys(&["down"]);
+    world.tiphys(&["down", "--now"]);
     world.assert_nothing_left();
 }
 

@@ -41,10 +41,11 @@ pub(super) async fn serve(
     }))
 }
 
-pub(in crate::up) fn settings_of(layout: &Layout) -> Result<Config> {
+fn settings_of(layout: &Layout) -> Result<Config> {
     Ok(Config {
         root: layout.path("node/runtime"),
         cgroup_root: cgroup_root(layout),
+        owns_cgroup_root: true,
         shim_cgroup: protect::shim_group(layout),
         pids_limit: Some(protect::pod_max_pids()),
         shim: std::env::current_exe()?,
@@ -63,7 +64,7 @@ pub(in crate::up) fn cgroup_root(layout: &Layout) -> String {
 }
 
 /// The image store, with the images that are in this executable.
-pub(in crate::up) async fn open_images(layout: &Layout, from: Registries) -> Result<Store> {
+async fn open_images(layout: &Layout, from: Registries) -> Result<Store> {
     let store = Store::open(&layout.path("node/images"), from)?;
     let executable: PathBuf = std::env::current_exe()?;
     let image = |name: &str, cmd: Vec<String>| Builtin {

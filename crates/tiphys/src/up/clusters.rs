@@ -1,0 +1,72 @@
+//! The clusters on this machine, so that a new one takes none of their ranges, ports and names.
+//!
+//! Each has a note in `/run/tiphys`: the network namespace it was started in and its data folder.
+//! Notes are a help only: without them the machine's routes and sockets still count.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::{Layout, Settings, layout::write_private, node::cgroup_root};
+
+const NOTES: &str = "/run/tiphys";
+/// A namespace and a path.
+const LARGEST_NOTE: u64 = 8192;
+
+/// Notes that there is a cluster.
+pub(super) fn note(layout: &Layout) {
+    let text = format!("{}\n{}", namespace(), layout.dir().display());
+    if fs::create_dir_all(NOTES).is_ok() {
+        let _ = write_private(&path(layout), text.as_bytes());
+    }
+}
+
+/// Removes the note, and the folder with the last one.
+pub(super) fn forget(layout: &Layout) {
+    let _ = fs::remove_file(path(layout));
+    let _ = fs::remove_dir(NOTES); // others may be in it
+}
+
+/// The data folders of all clusters that share this network.
+pub(super) fn all() -> Vec<PathBuf> {
+    let own = namespace();
+    let notes = fs::read_dir(NOTES).into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> = Vec::new();
+    for note in notes {
+        let Ok(Some(bytes)) = sys::record::read(&note.path(), LARGEST_NOTE) else { continue };
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let Some((network, dir)) = text.split_once('\n') else { continue };
+        let dir = PathBuf::from(dir);
+        if !dir.join("config.yaml").exists() {
+            let _ = fs::remove_file(note.path()); // its data was deleted
+        } else if network == own {
+            found.push(dir);
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
+/// The settings of all others.
+pub(super) fn others(layout: &Layout) -> Vec<Settings> {
+    let others = all().into_iter().filter(|dir| dir != layout.dir());
+    others.filter_map(|dir| Settings::load(&dir.join("config.yaml")).ok()).collect()
+}
+
+/// A name for the nftables table of services that no other cluster has.
+pub(super) fn free_table(layout: &Layout) -> String {
+    match others(layout).iter().any(|other| other.proxy_table == proxy::TABLE) {
+        true => format!("{}{}", proxy::TABLE, cgroup_root(layout).replace("/tiphys", "")),
+        false => proxy::TABLE.to_owned(),
+    }
+}
+
+fn namespace() -> String {
+    let link = fs::read_link("/proc/self/ns/net").unwrap_or_default();
+    link.display().to_string()
+}
+
+fn path(layout: &Layout) -> PathBuf {
+    Path::new(NOTES).join(cgroup_root(layout).trim_matches('/'))
+}

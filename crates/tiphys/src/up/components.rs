@@ -1,0 +1,199 @@
+//! The flags that components run with inside `up`: ours, and those that a user adds with
+//! `--kubelet-arg` and its like, which win. Read by the components' own parsers, before anything
+//! is stopped and again where the component starts.
+
+mod api_server;
+
+use std::{ffi::OsString, fs, path::Path};
+
+use anyhow::{Context as _, Result, bail};
+
+use self::api_server::Files;
+pub(super) use self::api_server::api_server;
+use super::{Layout, Settings, node, settings::ComponentArgs};
+use crate::commands::{controller_manager, proxy, scheduler};
+
+/// Flags by name.
+type Flags = Vec<(&'static str, String)>;
+
+/// Flags that `up` has to decide itself, and its own flag for the same, if there is one.
+type Reserved = &'static [(&'static str, &'static str)];
+
+const KUBELET: Reserved = &[
+    ("kubeconfig", ""),
+    ("hostname-override", "--node-name"),
+    ("node-ip", "--node-ip"),
+    ("container-runtime-endpoint", ""),
+    ("root-dir", "--data-dir"),
+    ("pod-manifest-path", ""),
+    ("cgroup-root", ""),
+];
+const PROXY: Reserved = &[
+    ("kubeconfig", ""),
+    ("hostname-override", "--node-name"),
+    ("bind-address", "--node-ip"),
+    ("cluster-cidr", "--cluster-cidr"),
+    ("cleanup", ""),
+];
+/// Of the scheduler and the controller manager: `control` runs one of each, and reads no files
+/// but its own.
+const CONTROL: Reserved = &[
+    ("kubeconfig", ""),
+    ("authentication-kubeconfig", ""),
+    ("authorization-kubeconfig", ""),
+    ("leader-elect", ""),
+    ("leader-elect-lease-duration", ""),
+    ("leader-elect-renew-deadline", ""),
+    ("leader-elect-retry-period", ""),
+    ("leader-elect-resource-name", ""),
+    ("leader-elect-resource-namespace", ""),
+    ("cluster-cidr", "--cluster-cidr"),
+    ("service-cluster-ip-range", "--service-cluster-ip-range"),
+    ("root-ca-file", ""),
+    ("cluster-signing-cert-file", ""),
+    ("cluster-signing-key-file", ""),
+    ("service-account-private-key-file", ""),
+    ("client-ca-file", ""),
+    ("requestheader-client-ca-file", ""),
+    ("tls-cert-file", ""),
+    ("tls-private-key-file", ""),
+    ("use-service-account-credentials", ""),
+];
+
+/// Settings whose flags all components take.
+pub(super) struct Prepared {
+    pub(super) settings: Settings,
+    files: Files,
+}
+
+/// Has every component read its flags. Changes nothing that runs.
+pub(super) fn prepare(layout: &Layout, mut settings: Settings) -> Result<Prepared> {
+    layout.make_folder()?;
+    fs::create_dir_all(layout.path("policy")).context("the folder of policies")?;
+    settings.profile.write_policies(layout.dir())?;
+    let files = Files::collect(layout, &mut settings.args)?;
+    api_server(&settings, layout.dir(), files.folder()).context("--kube-apiserver-arg")?;
+    controller_manager(&settings).context("--kube-controller-manager-arg")?;
+    scheduler(&settings.args).context("--kube-scheduler-arg")?;
+    node::kubelet_flags(layout, &settings).context("--kubelet-arg")?;
+    node::proxy_node_of(&settings).context("--kube-proxy-arg")?;
+    Ok(Prepared { settings, files })
+}
+
+impl Prepared {
+    /// Puts the settings, the folders and the files in their places.
+    pub(super) fn keep(self, layout: &Layout) -> Result<()> {
+        self.settings.keep(&layout.path("config.yaml"))?;
+        layout.make(self.settings.user)?;
+        self.files.keep(layout, self.settings.user)
+    }
+}
+
+pub(super) fn controller_manager(settings: &Settings) -> Result<controller_manager::Arguments> {
+    let ours = vec![
+        ("kubeconfig", "/dev/null".to_owned()), // it is connected already
+        ("allocate-node-cidrs", "true".to_owned()),
+        ("cluster-cidr", settings.cluster_cidr.clone()),
+        ("service-cluster-ip-range", settings.service_cidr.clone()),
+        ("bind-address", "127.0.0.1".to_owned()),
+    ];
+    crate::commands::read_flags(merge(ours, &settings.args.controller_manager, CONTROL)?)
+}
+
+pub(super) fn scheduler(args: &ComponentArgs) -> Result<scheduler::Arguments> {
+    let ours =
+        vec![("kubeconfig", "/dev/null".to_owned()), ("bind-address", "127.0.0.1".to_owned())];
+    crate::commands::read_flags(merge(ours, &args.scheduler, CONTROL)?)
+}
+
+pub(super) fn kubelet(ours: Flags, args: &ComponentArgs) -> Result<kubelet::Config> {
+    crate::commands::kubelet::config_of(merge(ours, &args.kubelet, KUBELET)?)
+}
+
+pub(super) fn kube_proxy(args: &ComponentArgs) -> Result<proxy::Arguments> {
+    let ours = vec![("kubeconfig", "/dev/null".to_owned()), ("hostname-override", "n".to_owned())];
+    crate::commands::read_flags(merge(ours, &args.proxy, PROXY)?)
+}
+
+/// Our flags but those that a user has given, then the user's.
+fn merge(ours: Flags, given: &[String], reserved: Reserved) -> Result<Vec<OsString>> {
+    let given: Vec<(&str, Option<&str>)> = given.iter().map(|text| split(text)).collect();
+    for (name, _) in &given {
+        match reserved.iter().find(|(own, _)| own == name) {
+            Some((_, "")) => bail!("{name} cannot be set: `tiphys up` decides it"),
+            Some((_, flag)) => bail!("{name} cannot be set here: use {flag} of `tiphys up`"),
+            None => {}
+        }
+    }
+    let ours = ours.iter().filter(|(name, _)| !given.iter().any(|(other, _)| other == name));
+    let ours = ours.map(|(name, value)| format!("--{name}={value}"));
+    let given = given.iter().map(|(name, value)| match value {
+        Some(value) => format!("--{name}={value}"),
+        None => format!("--{name}"),
+    });
+    Ok(ours.chain(given).map(OsString::from).collect())
+}
+
+/// Name and value of NAME=VALUE; dashes before the name are taken too.
+fn split(text: &str) -> (&str, Option<&str>) {
+    let text = text.trim_start_matches('-');
+    text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)))
+}
+
+/// Where the data folder is, for a file of a component.
+fn below(data: &Path, name: &str) -> String {
+    data.join(name).display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::up::settings::tests::settings;
+
+    fn words(ours: Flags, given: &[&str]) -> Result<Vec<String>> {
+        let given: Vec<String> = given.iter().map(|text| (*text).to_owned()).collect();
+        let words = merge(ours, &given, KUBELET)?;
+        Ok(words.into_iter().map(|word| word.into_string().unwrap()).collect())
+    }
+
+    #[test]
+    fn what_a_user_says_wins() {
+        let ours = || vec![("max-pods", "110".to_owned()), ("port", "0".to_owned())];
+        assert_eq!(words(ours(), &[]).unwrap(), ["--max-pods=110", "--port=0"]);
+        let given = ["--max-pods=7", "seccomp-default"];
+        let all = ["--port=0", "--max-pods=7", "--seccomp-default"];
+        assert_eq!(words(ours(), &given).unwrap(), all);
+    }
+
+    #[test]
+    fn what_up_decides_is_refused_with_its_own_flag() {
+        let refused = |given: &str| words(Vec::new(), &[given]).unwrap_err().to_string();
+        assert!(refused("hostname-override=x").contains("use --node-name of `tiphys up`"));
+        assert!(refused("kubeconfig=/x").contains("`tiphys up` decides it"));
+    }
+
+    #[test]
+    fn each_component_reads_its_own_flags() {
+        let mut settings = settings();
+        let wrong = |settings: &Settings| {
+            let errors = [
+                controller_manager(settings).err(),
+                scheduler(&settings.args).err(),
+                kube_proxy(&settings.args).err(),
+            ];
+            errors.into_iter().flatten().map(|error| error.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(wrong(&settings), Vec::<String>::new());
+        settings.args.controller_manager = vec!["node-cidr-mask-size=many".to_owned()];
+        settings.args.scheduler = vec!["no-such-flag=1".to_owned()];
+        settings.args.proxy = vec!["proxy-mode=ipvs".to_owned()];
+        let errors = wrong(&settings);
+        assert!(
+            errors[0].contains("invalid value 'many' for '--node-cidr-mask-size"),
+            "{errors:?}"
+        );
+        assert!(errors[1].contains("unexpected argument '--no-such-flag'"), "{errors:?}");
+        assert!(errors[2].contains("invalid value 'ipvs' for '--proxy-mode"), "{errors:?}");
+        assert!(errors.iter().all(|error| !error.contains('\n')), "{errors:?}");
+    }
+}

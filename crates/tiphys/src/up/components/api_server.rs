@@ -1,0 +1,213 @@
+//! The API server's flags. It runs as an ordinary user that reads nothing outside the data folder,
+//! so files that its flags name are copied there.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::CommandFactory;
+
+use super::{Flags, Layout, Reserved, below, merge, split};
+use crate::{
+    commands::apiserver::Arguments,
+    up::{Settings, settings::ComponentArgs},
+};
+
+const RESERVED: Reserved = &[
+    ("data-dir", "--data-dir"),
+    ("secure-port", "--port"),
+    ("bind-address", ""),
+    ("advertise-address", "--node-ip"),
+    ("service-cluster-ip-range", "--service-cluster-ip-range"),
+    ("service-node-port-range", "--service-node-port-range"),
+    ("etcd-servers", "--etcd-servers"),
+];
+/// Below the data folder, in folders that only root writes to: copies of files that flags name,
+/// and where they wait until all is good.
+const COPIES: &str = "args";
+const NEW_COPIES: &str = "args.new";
+/// A configuration, a policy, a certificate: none is larger.
+const LARGEST: u64 = 16 << 20;
+/// The flag that names a file to write.
+const AUDIT_LOG: &str = "audit-log-path";
+const AUDIT_POLICY: &str = "audit-policy-file";
+
+/// The API server's configuration. `data` is the data folder as the process sees it, `copies`
+/// where files that flags name are; none: in their place.
+pub(in crate::up) fn api_server(
+    settings: &Settings,
+    data: &Path,
+    copies: Option<&Path>,
+) -> Result<apiserver::Config> {
+    let mut ours: Flags = vec![
+        ("data-dir", data.display().to_string()),
+        ("service-cluster-ip-range", settings.service_cidr.clone()),
+        ("service-node-port-range", settings.node_ports.clone()),
+        ("secure-port", settings.port.to_string()),
+        ("advertise-address", settings.node_ip.to_string()),
+    ];
+    if !settings.etcd.is_empty() {
+        ours.push(("etcd-servers", settings.etcd.join(",")));
+    }
+    ours.extend(settings.profile.flags(data));
+    let own = data.join(COPIES);
+    let copies = copies.unwrap_or(&own);
+    let given = &settings.args.api_server;
+    let has = |name: &str| given.iter().any(|text| split(text).0 == name);
+    if has(AUDIT_POLICY) {
+        ours.retain(|(name, _)| *name != AUDIT_LOG);
+        ours.push((AUDIT_LOG, below(data, "audit/audit.log")));
+    }
+    let place = |text: &String| match split(text) {
+        (AUDIT_LOG, Some(path)) if path != "-" => format!("{AUDIT_LOG}={}", below(data, path)),
+        (name, Some(_)) if is_file(name) => format!("{name}={}", below(copies, name)),
+        _ => text.clone(),
+    };
+    let given: Vec<String> = given.iter().map(place).collect();
+    let Arguments { flags } = crate::commands::read_flags(merge(ours, &given, RESERVED)?)?;
+    let mut config = apiserver::Config::new(flags)?;
+    config.kubelets_by_name = settings.profile.is_cis();
+    config.lacking = settings.lacking().map(|part| part.name).collect();
+    config.further_names.clone_from(&settings.tls_sans);
+    Ok(config)
+}
+
+/// Whether a flag names a file to read.
+fn is_file(name: &str) -> bool {
+    let command = Arguments::command();
+    let named = command.get_arguments().find(|flag| flag.get_long() == Some(name));
+    let values = named.and_then(clap::Arg::get_value_names).unwrap_or_default();
+    name != AUDIT_LOG && values.iter().any(|value| value.as_str() == "FILE")
+}
+
+/// Copies of the files that flags name.
+pub(super) struct Files(Option<PathBuf>);
+
+impl Files {
+    /// Copies the files to where nothing that runs reads them. A path of an audit log becomes one
+    /// below the data folder.
+    pub(super) fn collect(layout: &Layout, args: &mut ComponentArgs) -> Result<Self> {
+        let folder = layout.path(NEW_COPIES);
+        if folder.exists() {
+            fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        }
+        let mut made = None;
+        for text in &mut args.api_server {
+            let (name, Some(path)) = split(text) else { continue };
+            if name == AUDIT_LOG && path != "-" {
+                *text = format!("{AUDIT_LOG}={}", audit_log(layout, path)?);
+            } else if is_file(name) {
+                let wrong = || format!("--kube-apiserver-arg {name}={path}");
+                let path = std::path::absolute(path).with_context(wrong)?;
+                let about = fs::metadata(&path).with_context(wrong)?;
+                ensure!(about.is_file(), "{}: this is no file", wrong());
+                ensure!(about.len() <= LARGEST, "{}: too large", wrong());
+                fs::create_dir_all(&folder).with_context(wrong)?;
+                fs::copy(&path, folder.join(name)).with_context(wrong)?;
+                *text = format!("{name}={}", path.display());
+                made = Some(folder.clone());
+            }
+        }
+        Ok(Self(made))
+    }
+
+    pub(super) fn folder(&self) -> Option<&Path> {
+        self.0.as_deref()
+    }
+
+    /// Puts the copies where the API server reads them, and gives them to its user.
+    pub(super) fn keep(self, layout: &Layout, user: u32) -> Result<()> {
+        let folder = layout.path(COPIES);
+        let about = || folder.display().to_string();
+        if folder.exists() {
+            fs::remove_dir_all(&folder).with_context(about)?;
+        }
+        let Some(new) = self.0 else { return Ok(()) };
+        for entry in fs::read_dir(&new).with_context(about)? {
+            let path = entry?.path();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).with_context(about)?;
+            std::os::unix::fs::lchown(&path, Some(user), Some(user)).with_context(about)?;
+        }
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o711)).with_context(about)?;
+        fs::rename(&new, &folder).with_context(about)
+    }
+}
+
+/// The API server writes below the data folder only: `audit/NAME`.
+fn audit_log(layout: &Layout, path: &str) -> Result<String> {
+    let inside = Path::new(path).strip_prefix(layout.dir()).unwrap_or(Path::new(path));
+    let name = inside.strip_prefix("audit").unwrap_or(inside);
+    match name.to_str() {
+        Some(name) if !name.is_empty() && !name.contains('/') && name != ".." => {
+            Ok(format!("audit/{name}"))
+        }
+        _ => bail!(
+            "--kube-apiserver-arg {AUDIT_LOG}={path}: the API server is an ordinary user and writes \
+             only to {}; name a file there",
+            layout.path("audit").display()
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::up::{Profile, settings::tests::settings};
+
+    fn with(given: &[String]) -> (tempfile::TempDir, Result<apiserver::Config>) {
+        let folder = tempfile::tempdir().unwrap();
+        let layout = Layout::new(&folder.path().join("data"));
+        layout.make_folder().unwrap();
+        fs::create_dir(layout.path("policy")).unwrap();
+        let mut settings = Settings { profile: Profile::Default, ..settings() };
+        settings.args.api_server = given.to_vec();
+        let files = Files::collect(&layout, &mut settings.args);
+        let config = files.and_then(|files| api_server(&settings, layout.dir(), files.folder()));
+        (folder, config)
+    }
+
+    #[test]
+    fn files_are_copied_and_read_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let policy = folder.path().join("policy.yaml");
+        fs::write(
+            &policy,
+            "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n",
+        )
+        .unwrap();
+        let (kept, config) = with(&[format!("audit-policy-file={}", policy.display())]);
+        config.unwrap();
+        assert!(kept.path().join("data/args.new/audit-policy-file").exists());
+        let missing = folder.path().join("none");
+        let (_kept, config) = with(&[format!("audit-policy-file={}", missing.display())]);
+        let error = format!("{:#}", config.unwrap_err());
+        assert!(error.contains("audit-policy-file=") && error.contains("No such file"), "{error}");
+    }
+
+    #[test]
+    fn an_audit_log_is_written_below_the_data_folder() {
+        let layout = Layout::new(Path::new("/d"));
+        assert_eq!(audit_log(&layout, "a.log").unwrap(), "audit/a.log");
+        assert_eq!(audit_log(&layout, "/d/audit/a.log").unwrap(), "audit/a.log");
+        for path in ["/var/log/a.log", "audit/../a", "..", "/d/store/a"] {
+            let error = audit_log(&layout, path).unwrap_err().to_string();
+            assert!(error.contains("writes only to /d/audit"), "{error}");
+        }
+    }
+
+    #[test]
+    fn wrong_flags_are_refused_as_the_server_refuses_them() {
+        let refused = |given: &str| format!("{:#}", with(&[given.to_owned()]).1.unwrap_err());
+        assert!(refused("no-such-flag=1").contains("unexpected argument '--no-such-flag'"));
+        assert!(refused("secure-port=1").contains("use --port of `tiphys up`"));
+        assert!(refused("feature-gates=NoSuchGate=true").contains("NoSuchGate"));
+        let (_kept, config) = with(&[
+            "oidc-issuer-url=https://issuer.example".to_owned(),
+            "oidc-client-id=c".to_owned(),
+        ]);
+        config.unwrap();
+    }
+}

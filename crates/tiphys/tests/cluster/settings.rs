@@ -1,0 +1,102 @@
+//! Every setting can be changed by running `up` again, by flags or in the file; what cannot is
+//! refused with the reason, and nothing is stopped for it.
+
+use std::fs;
+
+use crate::world::{World, output, run, said};
+
+const POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n";
+
+#[test]
+fn settings_change_by_running_up_again() {
+    let world = World::new("settings");
+    world.tiphys(&["up", "--node-name", "n1"]);
+    world.kubectl(&["run", "web", "--image", "tiphys.local/hello:1"]);
+    let of_pod = |path: &str| world.try_kubectl(&["get", "pod", "web", "-o", path]);
+    world.until("the pod runs", || of_pod("jsonpath={.status.phase}") == "Running");
+    let container = of_pod("jsonpath={.status.containerStatuses[0].containerID}");
+
+    let policy = format!("audit-policy-file={}", world.file("audit-policy.yaml", POLICY));
+    let flags = [
+        ("--port", "7443"),
+        ("--tls-san", "api.example"),
+        ("--service-node-port-range", "20000-20100"),
+        ("--node-ip", "192.0.2.2"),
+        ("--kube-apiserver-arg", &*policy),
+        ("--kube-apiserver-arg", "event-ttl=2h"),
+        ("--kube-controller-manager-arg", "terminated-pod-gc-threshold=3"),
+        ("--kube-scheduler-arg", "tls-min-version=VersionTLS13"),
+        ("--kubelet-arg", "max-pods=7"),
+        ("--kube-proxy-arg", "proxy-mode=nftables"),
+    ];
+    let mut words = vec!["up"];
+    words.extend(flags.iter().flat_map(|(flag, value)| [*flag, *value]));
+    let told = world.tiphys(&words);
+    assert!(told.contains("applying the changed settings"), "{told}");
+    let kubeconfig = fs::read_to_string(world.path().join("kubeconfig/admin")).expect("a file");
+    assert!(kubeconfig.contains(":7443"), "{kubeconfig}");
+    let pods =
+        || world.try_kubectl(&["get", "node", "n1", "-o", "jsonpath={.status.capacity.pods}"]);
+    world.until("the kubelet has its flag", || pods() == "7");
+    let now = of_pod("jsonpath={.status.containerStatuses[0].containerID}");
+    assert_eq!(now, container, "pods go on");
+    world.kubectl(&["create", "service", "nodeport", "web", "--tcp=80"]);
+    let port = ["get", "service", "web", "-o", "jsonpath={.spec.ports[0].nodePort}"];
+    let port: u16 = world.kubectl(&port).parse().expect("a port");
+    assert!((20_000..=20_100).contains(&port), "{port}");
+    let authority = world.path().join("pki/ca.crt");
+    let resolve = ["--resolve", "api.example:7443:127.0.0.1", "--cacert"];
+    let mut curl = world.inside("curl", &["-sS", "https://api.example:7443/healthz"]);
+    assert_eq!(run(curl.args(resolve).arg(authority)), "ok");
+    world.until("requests are audited", || {
+        let log = fs::read_to_string(world.path().join("audit/audit.log")).unwrap_or_default();
+        log.contains("\"requestURI\"")
+    });
+
+    let again = world.tiphys(&["up"]);
+    assert!(again.contains("already runs") && again.contains("with these settings"), "{again}");
+    refused_without_a_stop(&world);
+
+    // the same by the file
+    let config = world.path().join("config.yaml");
+    let text = fs::read_to_string(&config).expect("the settings");
+    fs::write(&config, text.replace("max-pods=7", "max-pods=9")).expect("written");
+    world.tiphys(&["up"]);
+    world.until("the kubelet has its new flag", || pods() == "9");
+    world.tiphys(&["down", "--now"]);
+    world.assert_nothing_left();
+}
+
+/// What is wrong is told in one line, and the cluster goes on as it was.
+fn refused_without_a_stop(world: &World) {
+    let parts = || ["supervisor", "control", "node"].map(|part| world.pid(part));
+    let before = parts();
+    let config = world.path().join("config.yaml");
+    let text = fs::read_to_string(&config).expect("the settings");
+    let cases: &[(&[&str], &str)] = &[
+        (&["--kubelet-arg", "max-pods=abc"], "up: --kubelet-arg: invalid value 'abc' for"),
+        (&["--kubelet-arg", "node-ip=1.2.3.4"], "use --node-ip of `tiphys up`"),
+        (&["--kube-scheduler-arg", "nonsense=1"], "up: --kube-scheduler-arg: unexpected argument"),
+        (&["--kube-apiserver-arg", "feature-gates=Nonsense=true"], "Nonsense"),
+        (&["--node-name", "n2"], "this machine is the node n1"),
+        (&["--node-name", "No_Name"], "up: --node-name \"No_Name\": a node's name has"),
+        (&["--service-cluster-ip-range", "10.9.0.0/16"], "create a ServiceCIDR"),
+        (&["--etcd-servers", "http://192.0.2.9:1"], "do not move to etcd by themselves"),
+    ];
+    for (flags, expected) in cases {
+        let mut command = world.command(&["up"]);
+        let out = output(command.args(*flags).arg("--data-dir").arg(world.path()));
+        let told = said(&out);
+        assert_eq!(out.status.code(), Some(1), "{flags:?}: {told}");
+        assert!(told.contains(expected), "{flags:?}: {told}");
+        assert_eq!(told.trim().lines().count(), 1, "{flags:?}: {told}");
+    }
+    fs::write(&config, format!("{text}tlsSan: [x]\n")).expect("written");
+    let line = text.lines().count() + 1;
+    let told = world.try_tiphys(&["up"]);
+    let expected =
+        format!("line {line}, column 1: unknown key \"tlsSan\"; did you mean \"tlsSANs\"?");
+    assert!(told.contains(&expected) && told.contains("config.yaml"), "{told}");
+    fs::write(&config, text).expect("written");
+    assert_eq!(parts(), before, "nothing was stopped");
+}
