@@ -355,6 +355,21 @@ impl Host {
         }))
     }
 
+    /// Whether the API still has the pod, and nobody has deleted it; what cannot be found out counts as yes.
+    pub(crate) async fn is_wanted(&self, pod: &Pod) -> bool {
+        if self.api_pods.is_none() {
+            return true;
+        }
+        let meta = pod.metadata();
+        match client::Api::<Pod>::new(self.cx.client()).get(&Key::of(meta)).await {
+            Ok(found) => {
+                let found = found.metadata();
+                found.uid() == meta.uid() && !found.is_terminating()
+            }
+            Err(error) => !error.is_not_found(),
+        }
+    }
+
     /// Tells an event about a pod, or about one of its containers.
     #[expect(clippy::too_many_arguments, reason = "an event is these five")]
     pub(crate) fn tell(

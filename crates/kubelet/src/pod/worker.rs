@@ -124,8 +124,11 @@ impl Worker {
                 // told before the containers are removed, with them their last words
                 self.report(true);
             }
-            if next.restarts_all {
+            if !ended && self.replaced.is_empty() {
+                // steps may take long: what is known is told first
                 self.report(false);
+            }
+            if next.restarts_all {
                 let status = self.status(false);
                 let past = restart::past_of_all(&self.wish.pod, &status, &self.seen);
                 self.memory.past.extend(past);
@@ -438,7 +441,7 @@ impl Worker {
                 true
             }
             Outcome::Prepared(Err(error)) => {
-                self.host.tell(&pod, "", Severity::Warning, "FailedMount", error);
+                self.tell_failed_mount(error).await;
                 self.put_off(SANDBOX, 1, 120);
                 false
             }
@@ -492,6 +495,15 @@ impl Worker {
         }
     }
 
+    /// An event for volumes that cannot be put in place, unless the pod is on its way out: what it names often goes
+    /// together with it, and the API is asked whether it did.
+    async fn tell_failed_mount(&self, error: String) {
+        let pod = &self.wish.pod;
+        if self.wishes.borrow().ending.is_none() && self.host.is_wanted(pod).await {
+            self.host.tell(pod, "", Severity::Warning, "FailedMount", error);
+        }
+    }
+
     /// Waits longer each time; says until when.
     fn put_off(&mut self, what: &str, first: i64, longest: i64) -> i64 {
         let now = self.host.nanos();
@@ -515,10 +527,13 @@ impl Worker {
     }
 
     fn report(&mut self, ended: bool) {
-        let next = self.status(ended);
+        let mut next = self.status(ended);
         let uid = self.wish.pod.metadata().uid();
         let old = self.host.statuses.get(uid);
         let old = old.unwrap_or_else(|| self.wish.pod.status().tree().clone());
+        if self.wish.pod.status().start_time().is_none() && !old["startTime"].is_null() {
+            next["startTime"] = old["startTime"].clone(); // told before, though the API has not said so yet
+        }
         self.host.counters.ended_between(&old, &next);
         if self.wish.is_static {
             // it has no API object to read its last status from
@@ -555,7 +570,9 @@ impl Worker {
         let deadline = until.map(|at| {
             Instant::now() + Duration::from_nanos(at.saturating_sub(now).max(0).unsigned_abs())
         });
-        let refreshes = self.places.is_some() && volumes::change(pod);
+        let lives =
+            self.wish.ending.is_none() && self.memory.failed.is_none() && !pod.is_finished();
+        let refreshes = lives && self.places.is_some() && volumes::change(pod);
         tokio::select! {
             () = self.wake.notified() => {}
             changed = self.wishes.changed() => {
@@ -574,10 +591,7 @@ impl Worker {
             self.refresh = Instant::now() + REFRESH;
             match volumes::prepare(&self.host, &self.wish.pod).await {
                 Ok(places) => self.places = Some(places),
-                Err(error) => {
-                    let pod = &self.wish.pod;
-                    self.host.tell(pod, "", Severity::Warning, "FailedMount", error);
-                }
+                Err(error) => self.tell_failed_mount(error).await,
             }
         }
     }

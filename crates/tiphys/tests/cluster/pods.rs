@@ -10,7 +10,7 @@ use std::{
 
 use crate::{
     shell_image::{self, SHELL},
-    world::{World, run},
+    world::{Running, World, run},
 };
 
 /// A pod that ends soon when it is deleted.
@@ -227,12 +227,16 @@ fn check_gates(cluster: &Cluster) {
 /// Not ready from the moment that it is asked to end, but alive for long.
 fn ends_slowly() -> String {
     let script = "trap 'rm /tmp/ready' TERM; touch /tmp/ready; while true; do sleep 0.1; done";
-    let probe = |kind: &str| {
+    // a busy machine takes its time: the others wait for the first
+    let probe = |kind: &str, failures: u32| {
         format!(
-            "{kind}: {{exec: {{command: [/bin/sh, -c, 'test -f /tmp/ready']}}, periodSeconds: 1, failureThreshold: 1}}"
+            "{kind}: {{exec: {{command: [/bin/sh, -c, 'test -f /tmp/ready']}}, periodSeconds: 1, \
+             timeoutSeconds: 60, failureThreshold: {failures}}}"
         )
     };
-    let probes = format!("{}, {}", probe("readinessProbe"), probe("livenessProbe"));
+    let probes =
+        [probe("startupProbe", 600), probe("readinessProbe", 1), probe("livenessProbe", 1)];
+    let probes = probes.join(", ");
     pod("slow", &format!("containers: [{}]", container("c", script, &probes)))
         .replace("terminationGracePeriodSeconds: 2", "terminationGracePeriodSeconds: 600")
 }
@@ -252,6 +256,34 @@ fn check_ends_slowly(cluster: &Cluster) {
     ]);
     assert!(!events.contains("Liveness"), "what ends is not killed for it: {events}");
     cluster.world.kubectl(&["delete", "pod", "slow", "--grace-period=0", "--force"]);
+}
+
+/// One image comes from a registry that never answers, the other from none.
+fn without_images() -> String {
+    let pull = |name: &str, image: &str| {
+        pod(name, &format!("containers: [{{name: c, image: '{image}', imagePullPolicy: Always}}]"))
+    };
+    [pull("pulling", "127.0.0.1:5051/slow:1"), pull("no-image", "127.0.0.1:5052/none:1")].concat()
+}
+
+fn check_without_images(cluster: &Cluster) {
+    let conditions = "{.status.phase} {.status.containerStatuses[0].state.waiting.reason} \
+                      {range .status.conditions[*]}{.type}={.status} {end}";
+    let want = "Pending ContainerCreating PodReadyToStartContainers=True Initialized=True Ready=False \
+                ContainersReady=False PodScheduled=True ";
+    cluster.until("pulling", conditions, want);
+    let why = cluster.world.refused(&["logs", "pulling"]);
+    assert!(
+        why.contains("container \"c\" in pod \"pulling\" is waiting to start: ContainerCreating"),
+        "{why}"
+    );
+    cluster.until(
+        "no-image",
+        "{.status.containerStatuses[0].state.waiting.reason}",
+        "ImagePullBackOff",
+    );
+    let why = cluster.world.refused(&["logs", "no-image"]);
+    assert!(why.contains("is waiting to start: trying and failing to pull image"), "{why}");
 }
 
 /// The kubelet's own port: who is let in, and what it shows.
@@ -335,13 +367,18 @@ fn check_logs(cluster: &Cluster) -> PathBuf {
 #[test]
 fn pods_get_what_they_ask_for() {
     let cluster = Cluster::up("pods");
+    // it reads until the other side has enough of it
+    let silent = ["nc", "-ll", "-p", "5051", "-e", "/bin/sh", "-c", "exec cat > /dev/null"];
+    let _silent = Running::start(cluster.world.inside("busybox", &silent));
     cluster.create(&[
+        without_images(),
         env_files(),
         restart_rules(),
         gates(),
         ends_slowly(),
         files::objects(&cluster),
     ]);
+    check_without_images(&cluster);
     check_env_files(&cluster);
     check_gates(&cluster);
     check_ends_slowly(&cluster);
