@@ -13,7 +13,7 @@ mod image;
 mod kubeconfig;
 mod kubelet;
 mod manifest;
-mod proxy;
+pub(crate) mod proxy;
 mod scheduler;
 mod serving;
 mod snapshot;
