@@ -52,7 +52,7 @@ pub(crate) async fn run(layout: &Layout) -> Result<()> {
     let proxied = connect(layout, &settings, "proxy.sock", membership::PROXY)?;
     let proxy_cx = Context::new(&proxied);
     if !settings.disables("proxy") {
-        proxy::start(&proxy_cx, proxy::Config { node: proxy_node_of(&settings)? });
+        proxy::start(&proxy_cx, proxy_config(&settings)?);
     }
     routes(&proxy_cx, &settings, network.clone());
 
@@ -140,6 +140,14 @@ fn serving(layout: &Layout, settings: &Settings) -> kubelet::Serving {
         return kubelet::Serving::Files { certificate, key };
     }
     kubelet::Serving::Authority { certificate: path("ca.crt"), key: path("ca.key") }
+}
+
+/// The proxy listens where upstream's does, and on another port where that is taken: several
+/// clusters may share a machine.
+fn proxy_config(settings: &Settings) -> Result<proxy::Config> {
+    let listeners = crate::commands::proxy::proxy_listeners(None, None, &settings.node_name);
+    let listeners = proxy::Listeners { or_any_port: true, ..listeners };
+    Ok(proxy::Config { node: proxy_node_of(settings)?, listeners, set_conntrack: true })
 }
 
 pub(super) fn proxy_node_of(settings: &Settings) -> Result<proxy::Node> {

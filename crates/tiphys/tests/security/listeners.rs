@@ -14,6 +14,8 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
         "certificates and tokens; anonymous: health and version",
     ),
     ("node", "tcp 0.0.0.0:KUBELET", "the kubelet", "certificates and tokens"),
+    ("node", "tcp 0.0.0.0:10256", "the proxy's health", "everybody: health alone"),
+    ("node", "tcp 127.0.0.1:10249", "the proxy's metrics", "whoever is on the machine"),
     ("node", "tcp 127.0.0.1:STREAMS", "streams of the runtime", "a secret in the path, good once"),
     (
         "control",
@@ -61,6 +63,7 @@ const PATHS: &[&str] = &[
     "/readyz",
     "/version",
 ];
+const PROXY_METRICS: &str = "127.0.0.1:10249";
 const OPEN: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
 
 #[test]
@@ -85,7 +88,8 @@ fn nothing_listens_that_is_not_in_the_table() {
         let about = fs::metadata(world.path().join("run").join(name)).expect("a socket");
         assert_eq!(about.permissions().mode() & 0o777, mode, "{name}");
     }
-    let streams = tcp(&world).into_iter().find(|(at, _)| at.starts_with("127.0.0.1:"));
+    let is_streams = |at: &str| at.starts_with("127.0.0.1:") && at != PROXY_METRICS;
+    let streams = tcp(&world).into_iter().find(|(at, _)| is_streams(at));
     let (streams, _) = streams.expect("the runtime's streams");
     let ask = |url: &str| {
         let args = ["-sk", "-o", "/dev/null", "-w", "%{http_code}", "--max-time", "10", url];
@@ -97,6 +101,12 @@ fn nothing_listens_that_is_not_in_the_table() {
         assert!(expected.contains(&&*api), "API server {path}: {api}");
         assert_eq!(ask(&format!("https://192.0.2.2:{kubelet}{path}")), "401", "kubelet {path}");
         assert_eq!(ask(&format!("http://{streams}{path}")), "404", "streams {path}");
+        let health = ask(&format!("http://192.0.2.2:10256{path}"));
+        let expected = if ["/healthz", "/livez"].contains(path) { "200" } else { "404" };
+        assert_eq!(health, expected, "the proxy's health {path}");
+        let metrics = ask(&format!("http://{PROXY_METRICS}{path}"));
+        let shown = ["/healthz", "/metrics", "/configz"].contains(path);
+        assert_eq!(metrics, if shown { "200" } else { "404" }, "the proxy's metrics {path}");
     }
     world.tiphys(&["down", "--now"]);
     world.assert_nothing_left();
@@ -108,6 +118,7 @@ fn listening(world: &World, kubelet: &str) -> BTreeSet<(String, String)> {
     for (at, process) in tcp(world) {
         let at = match &*at {
             at if at == format!("0.0.0.0:{kubelet}") => "0.0.0.0:KUBELET".to_owned(),
+            at if at == PROXY_METRICS => at.to_owned(),
             at if at.starts_with("127.0.0.1:") => "127.0.0.1:STREAMS".to_owned(),
             at => at.to_owned(),
         };
