@@ -17,4 +17,5 @@ mod settings;
 mod snapshots;
 mod two_clusters;
 mod wishes;
+mod words;
 mod world;
