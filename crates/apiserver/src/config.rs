@@ -313,6 +313,9 @@ pub struct Config {
     pub lacking: Vec<&'static str>,
     /// Names and addresses in this server's own certificate, besides those that it always has.
     pub further_names: Vec<String>,
+    /// The ports of the scheduler and the controller manager on this machine, for
+    /// componentstatuses; none: upstream's.
+    pub component_ports: Option<(u16, u16)>,
     event_ttl: Duration,
 }
 
@@ -372,6 +375,7 @@ impl Config {
             kubelets_by_name: false,
             lacking: Vec::new(),
             further_names: Vec::new(),
+            component_ports: None,
             event_ttl,
         };
         config.check_emulated()?;

@@ -285,6 +285,7 @@ fn wired(
             logs: logs.clone(),
             streams_need_create: config.gates.is_on(STREAMS_NEED_CREATE),
         },
+        component_ports: config.component_ports,
     };
     server.handlers = handlers::handlers(&tools);
     server.paths = handlers::paths(issuer, clock.now(), flags.told.all::<Flags>());

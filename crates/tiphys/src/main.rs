@@ -13,21 +13,21 @@ fn main() -> ExitCode {
     let called = args.first().and_then(|name| Path::new(name).file_name()).unwrap_or_default();
     let called = called.to_string_lossy().into_owned();
     if let Some(command) = commands::find(&called) {
-        return command.run(args.split_off(1)); // under its upstream name
+        return command.run(args.split_off(1), true); // under its upstream name
     }
     let Some(name) = args.get(1).map(|name| name.to_string_lossy().into_owned()) else {
-        print!("{}", commands::help());
+        eprint!("{}", commands::help());
         return ExitCode::FAILURE;
     };
     match commands::find(&name) {
-        Some(command) => command.run(args.split_off(2)),
+        Some(command) => command.run(args.split_off(2), false),
         None if matches!(name.as_str(), "help" | "--help" | "-h") => {
-            print!("{}", commands::help());
+            commands::print_help();
             ExitCode::SUCCESS
         }
-        None if name == "--version" => commands::version(args),
+        None if matches!(name.as_str(), "--version" | "-V") => commands::version(args),
         None => {
-            eprintln!("tiphys: unknown command {name:?}\n\n{}", commands::help());
+            eprintln!("{}", commands::unknown(&name));
             ExitCode::FAILURE
         }
     }

@@ -15,12 +15,24 @@ use server::{Handle, Handling, Lines, Remote, Request, Server, list_as};
 use super::{Asked, served, typed};
 
 const WITHIN: Duration = Duration::from_secs(5);
-/// Where upstream looks for them, whatever port they really have.
-const PROBED: [(&str, u16); 2] = [("scheduler", 10_259), ("controller-manager", 10_257)];
+const SCHEDULER: &str = "scheduler";
+const CONTROLLER_MANAGER: &str = "controller-manager";
 const STORE: &str = "etcd-0";
 
+/// The ports where components of this machine say how they are.
 #[derive(Debug)]
-pub(super) struct ComponentStatuses;
+pub(super) struct ComponentStatuses {
+    pub(super) scheduler: u16,
+    pub(super) controller_manager: u16,
+}
+
+impl ComponentStatuses {
+    /// Where upstream looks for them, unless they are known to be elsewhere.
+    pub(super) fn new(ports: Option<(u16, u16)>) -> Self {
+        let (scheduler, controller_manager) = ports.unwrap_or((10_259, 10_257));
+        Self { scheduler, controller_manager }
+    }
+}
 
 impl Handle for ComponentStatuses {
     fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
@@ -28,16 +40,16 @@ impl Handle for ComponentStatuses {
             let (asked, name) = (Asked::of(&request), request.info.name.clone());
             let kind = served(server, &request)?;
             if !name.is_empty() {
-                let found = component(server, &name).await.ok_or_else(|| {
+                let found = self.component(server, &name).await.ok_or_else(|| {
                     let resource = "componentstatus";
                     Status::not_found(Subject { group: "", resource, name: &name })
                 })?;
                 return asked.reply(server, &kind.definition, (200, &found));
             }
             let (scheduler, manager, store) = tokio::join!(
-                component(server, PROBED[0].0),
-                component(server, PROBED[1].0),
-                component(server, STORE)
+                self.component(server, SCHEDULER),
+                self.component(server, CONTROLLER_MANAGER),
+                self.component(server, STORE)
             );
             let mut all: Vec<Value> = [scheduler, manager, store].into_iter().flatten().collect();
             let selects = selects(&request)?;
@@ -65,24 +77,27 @@ fn selects(request: &Request) -> Result<impl Fn(&Value) -> bool, Status> {
     })
 }
 
-/// How a component is; `None`: nobody knows one of that name.
-async fn component(server: &Server, name: &str) -> Option<Value> {
-    let health = match PROBED.iter().find(|(own, _)| *own == name) {
-        Some((_, port)) => probe(*port).await,
-        None if name == STORE => {
-            let health = server.registry.engine().health();
-            health.map(|()| "ok".to_owned()).map_err(|error| error.to_string())
-        }
-        None => return None,
-    };
-    let mut status = Value::object();
-    status["metadata"]["name"] = name.into();
-    let mut condition = Value::object();
-    condition["type"] = "Healthy".into();
-    condition["status"] = if health.is_ok() { "True" } else { "False" }.into();
-    condition["message"] = health.unwrap_or_else(|why| why).into();
-    status["conditions"] = [condition].into_iter().collect();
-    Some(typed::<ComponentStatus>(status))
+impl ComponentStatuses {
+    /// How a component is; `None`: nobody knows one of that name.
+    async fn component(&self, server: &Server, name: &str) -> Option<Value> {
+        let health = match name {
+            SCHEDULER => probe(self.scheduler).await,
+            CONTROLLER_MANAGER => probe(self.controller_manager).await,
+            STORE => {
+                let health = server.registry.engine().health();
+                health.map(|()| "ok".to_owned()).map_err(|error| error.to_string())
+            }
+            _ => return None,
+        };
+        let mut status = Value::object();
+        status["metadata"]["name"] = name.into();
+        let mut condition = Value::object();
+        condition["type"] = "Healthy".into();
+        condition["status"] = if health.is_ok() { "True" } else { "False" }.into();
+        condition["message"] = health.unwrap_or_else(|why| why).into();
+        status["conditions"] = [condition].into_iter().collect();
+        Some(typed::<ComponentStatus>(status))
+    }
 }
 
 /// What a component of this machine says of itself.

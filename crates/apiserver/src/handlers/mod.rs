@@ -51,11 +51,13 @@ pub(crate) struct Tools {
     pub(crate) tokens: Tokens,
     pub(crate) rbac: Rbac,
     pub(crate) kubelets: Kubelets,
+    /// The ports of the scheduler and the controller manager, where they are known.
+    pub(crate) component_ports: Option<(u16, u16)>,
 }
 
 /// By group, resource and subresource.
 pub(crate) fn handlers(tools: &Tools) -> Handlers {
-    let Tools { accounts, tokens, rbac, kubelets } = tools;
+    let Tools { accounts, tokens, rbac, kubelets, component_ports } = tools;
     let mut all: Handlers = HashMap::new();
     let mut add = |group, resource, subresource, handler: Handler| {
         all.insert((group, resource, subresource), handler);
@@ -63,7 +65,12 @@ pub(crate) fn handlers(tools: &Tools) -> Handlers {
     let binding: Handler = Arc::new(binding::Bindings);
     add("", "pods", "binding", binding.clone());
     add("", "bindings", "", binding);
-    add("", "componentstatuses", "", Arc::new(component_statuses::ComponentStatuses));
+    add(
+        "",
+        "componentstatuses",
+        "",
+        Arc::new(component_statuses::ComponentStatuses::new(*component_ports)),
+    );
     add("", "pods", "eviction", Arc::new(eviction::Evictions));
     add("", "serviceaccounts", "token", Arc::new(tokens.clone()));
     add("*", "*", "scale", Arc::new(scale::Scales));

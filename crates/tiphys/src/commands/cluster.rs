@@ -21,10 +21,27 @@ struct Where {
 }
 
 #[derive(Parser)]
-struct Cluster {
+pub(super) struct Cluster {
     #[command(flatten)]
     place: Place,
 }
+
+#[derive(Parser)]
+pub(super) struct DownArguments {
+    #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
+    down: up::down::Down,
+}
+
+#[derive(Parser)]
+pub(super) struct JoinArguments {
+    #[command(flatten)]
+    join: up::join::Join,
+}
+
+#[derive(Parser)]
+pub(super) struct Nothing {}
 
 pub(super) fn up(args: Vec<OsString>) -> ExitCode {
     match parse::<UpArguments>("up", args) {
@@ -34,11 +51,6 @@ pub(super) fn up(args: Vec<OsString>) -> ExitCode {
 }
 
 pub(super) fn join(args: Vec<OsString>) -> ExitCode {
-    #[derive(Parser)]
-    struct JoinArguments {
-        #[command(flatten)]
-        join: up::join::Join,
-    }
     match parse::<JoinArguments>("join", args) {
         Ok(JoinArguments { join }) => run_async("join", up::join::run(join)),
         Err(code) => code,
@@ -46,15 +58,8 @@ pub(super) fn join(args: Vec<OsString>) -> ExitCode {
 }
 
 pub(super) fn down(args: Vec<OsString>) -> ExitCode {
-    #[derive(Parser)]
-    struct Arguments {
-        #[command(flatten)]
-        place: Place,
-        #[command(flatten)]
-        down: up::down::Down,
-    }
-    match parse::<Arguments>("down", args) {
-        Ok(Arguments { place, down }) => {
+    match parse::<DownArguments>("down", args) {
+        Ok(DownArguments { place, down }) => {
             run_async("down", async move { up::down::run(&place, down).await })
         }
         Err(code) => code,
@@ -62,40 +67,23 @@ pub(super) fn down(args: Vec<OsString>) -> ExitCode {
 }
 
 pub(super) fn status(args: Vec<OsString>) -> ExitCode {
-    match parse::<Cluster>("status", args) {
-        Ok(Cluster { place }) => match place.existing() {
-            Ok(layout) => up::status::print(&layout),
-            Err(error) => exit("status", Err(error)),
-        },
-        Err(code) => code,
-    }
-}
-
-pub(super) fn logs(args: Vec<OsString>) -> ExitCode {
-    let place = match parse::<Cluster>("logs", args) {
-        Ok(Cluster { place }) => place,
+    let Cluster { place } = match parse("status", args) {
+        Ok(arguments) => arguments,
         Err(code) => return code,
     };
     let layout = match place.existing() {
         Ok(layout) => layout,
-        Err(error) => return exit("logs", Err(error)),
+        Err(error) => return exit("status", Err(error)),
     };
-    for name in ["supervisor", "control", "node"] {
-        let path = layout.path("log").join(format!("{name}.log"));
-        match std::fs::read_to_string(&path) {
-            Ok(text) => text.lines().for_each(|line| println!("{name}: {line}")),
-            Err(error) => eprintln!("{}: {error}", path.display()),
-        }
-    }
-    ExitCode::SUCCESS
+    let mut all = false;
+    let ended =
+        run_async("status", async { up::status::print(&layout).await.map(|good| all = good) });
+    if all { ended } else { ExitCode::FAILURE }
 }
 
 pub(super) fn check(args: Vec<OsString>) -> ExitCode {
-    #[derive(Parser)]
-    struct Nothing {}
     match parse::<Nothing>("check", args) {
-        Ok(Nothing {}) if up::check::print() => ExitCode::SUCCESS,
-        Ok(Nothing {}) => ExitCode::FAILURE,
+        Ok(Nothing {}) => exit("check", up::check::run()),
         Err(code) => code,
     }
 }

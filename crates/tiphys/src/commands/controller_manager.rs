@@ -1,6 +1,8 @@
 //! `kube-controller-manager`.
 
-use std::{ffi::OsString, fs, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    ffi::OsString, fs, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration,
+};
 
 use anyhow::Context as _;
 use clap::{ArgAction, Parser};
@@ -9,12 +11,13 @@ use controllers::{Config, Signing};
 use object::Value;
 use pki::Authority;
 use runtime::Context;
+use tokio::net::TcpListener;
 
 use super::{
     asked_to_stop, duration,
     election::{ElectionFlags, lead},
     parse, run_async,
-    serving::{Component, ServingFlags, serve},
+    serving::{Component, ServingFlags, serve, serve_here},
 };
 
 const NAME: &str = "kube-controller-manager";
@@ -128,6 +131,21 @@ impl Arguments {
             token_signer: self.token_signer()?,
             ..Config::default()
         })
+    }
+
+    /// Where it serves itself; port 0: nowhere.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.serving.address(&self.component())
+    }
+
+    /// Serves what it says of itself; `client` is who asks about callers' tokens and rights.
+    pub(crate) async fn serve_on(
+        &self,
+        listener: TcpListener,
+        cx: &Context,
+        client: &Client,
+    ) -> anyhow::Result<()> {
+        serve_here(listener, cx, (&self.serving, self.component()), client).await
     }
 
     fn component(&self) -> Component {

@@ -22,7 +22,7 @@ const PLUGIN: Duration = Duration::from_mins(1);
 const MTU: u32 = 1500;
 
 #[derive(Parser)]
-struct Arguments {
+pub(super) struct Arguments {
     /// Where images and containers are kept.
     #[arg(long, default_value = "/var/lib/tiphys-cri")]
     root: PathBuf,

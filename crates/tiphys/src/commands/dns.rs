@@ -13,7 +13,7 @@ use runtime::Context;
 use super::{asked_to_stop, parse, run_async};
 
 #[derive(Parser)]
-struct Arguments {
+pub(super) struct Arguments {
     /// Where to listen, over UDP and TCP.
     #[arg(long, default_value = "0.0.0.0:53")]
     listen: Vec<SocketAddr>,

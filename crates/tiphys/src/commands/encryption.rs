@@ -11,7 +11,7 @@ use super::parse;
 use crate::up::Place;
 
 #[derive(Parser)]
-struct Arguments {
+pub(super) struct Arguments {
     #[command(subcommand)]
     command: Command,
 }

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LARGEST: usize = 1 << 20;
 
 #[derive(Parser)]
-struct Arguments {
+pub(super) struct Arguments {
     /// The port to listen on.
     #[arg(long, default_value_t = 80)]
     port: u16,

@@ -6,11 +6,11 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use clap::{Parser, Subcommand};
 use container::{Cri, cri};
 
-use super::{parse, run_async};
+use super::{columns, human_size, parse, run_async};
 use crate::up::{self, Layout, Place};
 
 #[derive(Parser)]
-struct Arguments {
+pub(super) struct Arguments {
     #[command(flatten)]
     place: Place,
     #[command(subcommand)]
@@ -19,11 +19,11 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum What {
-    /// Take the images of an OCI or docker archive.
+    /// Take the images of an OCI or docker archive; -: from standard input.
     Import { archive: PathBuf },
     /// Write an image as an OCI archive, for other runtimes.
     Export { image: String, archive: PathBuf },
-    /// Name the images that are there.
+    /// Show the images that are there, with all their names.
     List,
     /// Remove an image.
     Rm { image: String },
@@ -53,10 +53,7 @@ async fn act(layout: &Layout, what: What) -> Result<()> {
         What::List => {
             let request = cri::ListImagesRequest::default();
             let all = runtime().await?.list_images(request).await.map_err(told)?.into_inner();
-            for image in all.images {
-                let name = image.repo_tags.first().or(image.repo_digests.first());
-                println!("{:<60} {} {}", name.unwrap_or(&image.id), &image.id, image.size);
-            }
+            print!("{}", list(&all.images));
         }
         What::Rm { image } => {
             let there = cri::ImageStatusRequest { image: spec(image.clone()), verbose: false };
@@ -74,4 +71,52 @@ async fn act(layout: &Layout, what: What) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// A line for each name of each image.
+fn list(images: &[cri::Image]) -> String {
+    let mut rows = vec![["NAME", "IMAGE ID", "SIZE"].map(str::to_owned)];
+    for image in images {
+        let short = image.id.trim_start_matches("sha256:").chars().take(12).collect::<String>();
+        let none = ["<none>".to_owned()];
+        let names = match (image.repo_tags.is_empty(), image.repo_digests.is_empty()) {
+            (false, _) => &image.repo_tags[..],
+            (true, false) => &image.repo_digests[..],
+            (true, true) => &none,
+        };
+        for name in names {
+            rows.push([name.clone(), short.clone(), human_size(image.size)]);
+        }
+    }
+    columns(&rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_are_shown_with_all_names_and_sizes_for_people() {
+        let image = |tags: &[&str], digests: &[&str], size| cri::Image {
+            id: format!("sha256:{}", "a".repeat(64)),
+            repo_tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+            repo_digests: digests.iter().map(|digest| (*digest).to_owned()).collect(),
+            size,
+            ..cri::Image::default()
+        };
+        let text = list(&[
+            image(&["a:1", "b/a:latest"], &[], 1536),
+            image(&[], &["c@sha256:00"], 12),
+            image(&[], &[], 3 << 30),
+        ]);
+        let lines: Vec<Vec<&str>> = text
+            .lines()
+            .map(|line| line.split("  ").filter(|w| !w.is_empty()).map(str::trim).collect())
+            .collect();
+        assert_eq!(lines[0], ["NAME", "IMAGE ID", "SIZE"]);
+        assert_eq!(lines[1], ["a:1", "aaaaaaaaaaaa", "1.5 KiB"]);
+        assert_eq!(lines[2], ["b/a:latest", "aaaaaaaaaaaa", "1.5 KiB"]);
+        assert_eq!(lines[3], ["c@sha256:00", "aaaaaaaaaaaa", "12 B"]);
+        assert_eq!(lines[4], ["<none>", "aaaaaaaaaaaa", "3.0 GiB"]);
+    }
 }

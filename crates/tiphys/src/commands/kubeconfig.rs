@@ -11,7 +11,7 @@ use super::{exit, parse};
 use crate::up::{self, Place, Settings, membership};
 
 #[derive(Parser)]
-struct Arguments {
+pub(super) struct Arguments {
     #[command(flatten)]
     place: Place,
     /// The user's name.

@@ -8,7 +8,7 @@ use super::parse;
 use crate::up;
 
 #[derive(Parser)]
-struct Arguments {
+pub(super) struct Arguments {
     #[command(subcommand)]
     what: What,
 }

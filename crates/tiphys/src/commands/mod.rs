@@ -2,6 +2,8 @@
 
 pub(crate) mod apiserver;
 mod cluster;
+mod completion;
+mod containers;
 pub(crate) mod controller_manager;
 mod cri;
 mod dns;
@@ -12,60 +14,99 @@ pub(crate) mod hello;
 mod image;
 mod kubeconfig;
 pub(crate) mod kubelet;
+mod logs;
+mod man;
 mod manifest;
 pub(crate) mod proxy;
 pub(crate) mod scheduler;
 mod serving;
 mod snapshot;
+mod systemd;
 mod transcode;
 mod why;
 
-use std::{ffi::OsString, pin::Pin, process::ExitCode, time::Duration};
+use std::{ffi::OsString, pin::Pin, process::ExitCode, sync::OnceLock, time::Duration};
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 
 /// One thing that the executable can do.
 pub(crate) struct Command {
     name: &'static str,
     about: &'static str,
     run: fn(Vec<OsString>) -> ExitCode,
+    /// Its flags, for completion and man pages; none: it reads its words itself.
+    flags: Option<fn() -> clap::Command>,
+    /// Whether it goes on when nobody reads what it prints.
+    serves: bool,
 }
 
 /// Those without a sentence are for ourselves.
 const COMMANDS: &[Command] = &[
-    new("up", "start a cluster on this machine", cluster::up),
-    new("down", "end it; --wipe deletes its data", cluster::down),
-    new("status", "what runs", cluster::status),
-    new("logs", "what the processes said", cluster::logs),
-    new("check", "what this machine lacks", cluster::check),
-    new("why", "why an object is as it is: the chain of causes", why::why),
-    new("history", "what was written to an object, by whom and why", why::history),
-    new("snapshot", "save, restore and look at everything that is stored", snapshot::run),
-    new("encryption", "rotate: a new key for what is stored encrypted", encryption::run),
-    new("image", "import, export, list, pull and remove images", image::run),
-    new("join", "make this machine a further node of a cluster", cluster::join),
-    new("kubeconfig", "sign a kubeconfig for a person or a node", kubeconfig::run),
-    new("manifest", "print what runs the name server or the proxy", manifest::run),
+    new("up", "start a cluster on this machine", cluster::up)
+        .with(cluster::UpArguments::command)
+        .serving(),
+    new("down", "end it; --wipe deletes its data", cluster::down)
+        .with(cluster::DownArguments::command)
+        .serving(),
+    new("status", "how the cluster is", cluster::status).with(cluster::Cluster::command),
+    new("logs", "what the processes said", logs::run).with(logs::Arguments::command),
+    new("ps", "the containers of this node", containers::ps).with(containers::PsArguments::command),
+    new("inspect", "everything about a container or pod", containers::inspect)
+        .with(containers::InspectArguments::command),
+    new("check", "what this machine lacks", cluster::check).with(cluster::Nothing::command),
+    new("why", "why an object is as it is: the chain of causes", why::why)
+        .with(why::Arguments::command),
+    new("history", "what was written to an object, by whom and why", why::history)
+        .with(why::Arguments::command),
+    new("snapshot", "save, restore and look at everything that is stored", snapshot::run)
+        .with(snapshot::Arguments::command),
+    new("encryption", "rotate: a new key for what is stored encrypted", encryption::run)
+        .with(encryption::Arguments::command),
+    new("image", "import, export, list, pull and remove images", image::run)
+        .with(image::Arguments::command),
+    new("join", "make this machine a further node of a cluster", cluster::join)
+        .with(cluster::JoinArguments::command)
+        .serving(),
+    new("kubeconfig", "sign a kubeconfig for a person or a node", kubeconfig::run)
+        .with(kubeconfig::Arguments::command),
+    new("manifest", "print what runs the name server or the proxy", manifest::run)
+        .with(manifest::Arguments::command),
     new(
         "transcode",
         "an object from one form to another: JSON, YAML, KYAML, protobuf",
         transcode::run,
-    ),
+    )
+    .with(transcode::Arguments::command),
+    new("systemd-unit", "print a unit for `up` or `join`", systemd::run)
+        .with(systemd::Arguments::command),
+    new("completion", "completions for bash, zsh or fish", completion::run)
+        .with(completion::Arguments::command),
+    new("man", "write the man pages to a folder", man::run).with(man::Arguments::command),
     new("version", "the versions of Tiphys and of Kubernetes", version),
     new("kubectl", "the command line client", kubectl::main),
-    new("kube-apiserver", "the API server", apiserver::run),
-    new("kube-controller-manager", "the controllers", controller_manager::run),
-    new("kube-scheduler", "the scheduler", scheduler::run),
-    new("kubelet", "the node agent", kubelet::run),
-    new("kube-proxy", "services on a node", proxy::run),
-    new("cri", "the container runtime, for any kubelet", cri::run),
-    new("etcd", "the store with etcd's interface, a single member", etcd::run),
-    new("dns", "the cluster's name server", dns::run),
-    new("hello", "a small web application", hello::run),
-    new("shim", "", shim),
-    new("supervise", "", cluster::supervise),
-    new("control", "", cluster::control),
-    new("node", "", cluster::node),
+    new("kube-apiserver", "the API server", apiserver::run)
+        .with(apiserver::Arguments::command)
+        .serving(),
+    new("kube-controller-manager", "the controllers", controller_manager::run)
+        .with(controller_manager::Arguments::command)
+        .serving(),
+    new("kube-scheduler", "the scheduler", scheduler::run)
+        .with(scheduler::Arguments::command)
+        .serving(),
+    new("kubelet", "the node agent", kubelet::run).with(kubelet::Arguments::command).serving(),
+    new("kube-proxy", "services on a node", proxy::run).with(proxy::Arguments::command).serving(),
+    new("cri", "the container runtime, for any kubelet", cri::run)
+        .with(cri::Arguments::command)
+        .serving(),
+    new("etcd", "the store with etcd's interface, a single member", etcd::run)
+        .with(etcd::Arguments::command)
+        .serving(),
+    new("dns", "the cluster's name server", dns::run).with(dns::Arguments::command).serving(),
+    new("hello", "a small web application", hello::run).with(hello::Arguments::command).serving(),
+    new("shim", "", shim).serving(),
+    new("supervise", "", cluster::supervise).serving(),
+    new("control", "", cluster::control).serving(),
+    new("node", "", cluster::node).serving(),
 ];
 
 const fn new(
@@ -73,13 +114,59 @@ const fn new(
     about: &'static str,
     run: fn(Vec<OsString>) -> ExitCode,
 ) -> Command {
-    Command { name, about, run }
+    Command { name, about, run, flags: None, serves: false }
 }
 
 impl Command {
-    pub(crate) fn run(&self, args: Vec<OsString>) -> ExitCode {
+    const fn with(mut self, flags: fn() -> clap::Command) -> Self {
+        self.flags = Some(flags);
+        self
+    }
+
+    const fn serving(mut self) -> Self {
+        self.serves = true;
+        self
+    }
+
+    /// Runs it as `tiphys NAME`, or by its own name.
+    pub(crate) fn run(&self, args: Vec<OsString>, by_own_name: bool) -> ExitCode {
+        let _ = BY_OWN_NAME.set(by_own_name);
+        if !self.serves {
+            sys::process::end_on_closed_pipe(); // as any other program in a pipe
+        }
         (self.run)(args)
     }
+
+    /// Its flags, under the name that users call it by.
+    fn declared(&self) -> Option<clap::Command> {
+        let declared = self.flags?().name(self.name).about(self.about);
+        Some(declared.bin_name(format!("tiphys {}", self.name)))
+    }
+}
+
+/// Whether the program was called by a component's name.
+static BY_OWN_NAME: OnceLock<bool> = OnceLock::new();
+
+/// What a user calls a command by.
+fn called(name: &str) -> String {
+    match BY_OWN_NAME.get() {
+        Some(true) => name.to_owned(),
+        _ => format!("tiphys {name}"),
+    }
+}
+
+/// The commands for users.
+fn for_users() -> impl Iterator<Item = &'static Command> {
+    COMMANDS.iter().filter(|command| !command.about.is_empty())
+}
+
+/// What is said of a command that there is none of.
+pub(crate) fn unknown(name: &str) -> String {
+    let hint = match nearest(name, for_users().map(|command| command.name)) {
+        Some(near) => format!("did you mean `tiphys {near}`?"),
+        None => "`tiphys help` lists the commands".to_owned(),
+    };
+    format!("tiphys: unknown command {name:?}; {hint}")
 }
 
 pub(crate) fn find(name: &str) -> Option<&'static Command> {
@@ -87,11 +174,17 @@ pub(crate) fn find(name: &str) -> Option<&'static Command> {
 }
 
 pub(crate) fn help() -> String {
-    let mut text = "Tiphys is a complete Kubernetes in one executable.\n\nCommands:\n".to_owned();
-    for command in COMMANDS.iter().filter(|command| !command.about.is_empty()) {
+    let mut text = "Tiphys is a complete Kubernetes in one executable.\n\nUsage: tiphys COMMAND [FLAGS]\n\nCommands:\n".to_owned();
+    for command in for_users() {
         text.push_str(&format!("  {:<26} {}\n", command.name, command.about));
     }
+    text.push_str("\n`tiphys COMMAND --help` says more.\n");
     text
+}
+
+pub(crate) fn print_help() {
+    sys::process::end_on_closed_pipe();
+    print!("{}", help());
 }
 
 pub(crate) fn version(_: Vec<OsString>) -> ExitCode {
@@ -107,7 +200,7 @@ fn shim(args: Vec<OsString>) -> ExitCode {
 
 /// Reads flags; tells what is wrong with them, or what there are.
 fn parse<T: Parser>(name: &'static str, args: Vec<OsString>) -> Result<T, ExitCode> {
-    let command = T::command().name(name).no_binary_name(true);
+    let command = T::command().name(name).bin_name(called(name)).no_binary_name(true);
     let parsed = command.try_get_matches_from(args).and_then(|found| T::from_arg_matches(&found));
     parsed.map_err(|error| {
         let _ = error.print();
@@ -147,6 +240,29 @@ fn distance(one: &str, other: &str) -> usize {
         }
     }
     row[other.len()]
+}
+
+/// A table with as much room as each column needs.
+fn columns<const N: usize>(rows: &[[String; N]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<usize> = (0..N).map(|column| width(column).unwrap_or(0)).collect();
+    let line = |row: &[String; N]| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        cells.collect::<Vec<_>>().join("   ").trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
+}
+
+/// An amount of bytes as people read it.
+pub(crate) fn human_size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    #[expect(clippy::cast_precision_loss, reason = "one digit behind the point is shown")]
+    let mut amount = bytes as f64;
+    let mut unit = 0;
+    while amount >= 1024.0 && unit + 1 < UNITS.len() {
+        (amount, unit) = (amount / 1024.0, unit + 1);
+    }
+    if unit == 0 { format!("{bytes} B") } else { format!("{amount:.1} {}", UNITS[unit]) }
 }
 
 /// Runs a component to its end, and says why it ended if it failed.
@@ -212,9 +328,21 @@ fn in_cluster() -> anyhow::Result<client::Config> {
 mod tests {
     use std::fs;
 
-    use clap::CommandFactory;
-
     use super::*;
+
+    #[test]
+    fn the_nearest_command_is_suggested() {
+        assert!(unknown("stauts").ends_with("did you mean `tiphys status`?"));
+        assert!(unknown("snapshots").ends_with("did you mean `tiphys snapshot`?"));
+        assert!(unknown("zzz").ends_with("`tiphys help` lists the commands"));
+    }
+
+    #[test]
+    fn what_components_need_is_said_in_one_line() {
+        let error = read_flags::<scheduler::Arguments>(vec!["--nonsense".into()]);
+        let error = error.err().expect("refused").to_string();
+        assert!(error.contains("unexpected argument '--nonsense'") && !error.contains('\n'));
+    }
 
     /// A flag must stand in a test that shows what it changes; that a wrong value is refused does not count.
     #[test]
@@ -232,6 +360,11 @@ mod tests {
         }
         let components = [
             cluster::UpArguments::command(),
+            cluster::DownArguments::command(),
+            cluster::JoinArguments::command(),
+            logs::Arguments::command(),
+            containers::PsArguments::command(),
+            snapshot::Arguments::command(),
             controller_manager::Arguments::command(),
             scheduler::Arguments::command(),
             kubelet::Arguments::command(),

@@ -1,18 +1,19 @@
 //! `kube-scheduler`.
 
-use std::{ffi::OsString, path::PathBuf, process::ExitCode};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use clap::Parser;
 use client::{Client, Kubeconfig};
 use object::Value;
 use runtime::Context;
 use scheduler::Config;
+use tokio::net::TcpListener;
 
 use super::{
     asked_to_stop,
     election::{ElectionFlags, lead},
     parse, run_async,
-    serving::{Component, ServingFlags, serve},
+    serving::{Component, ServingFlags, serve, serve_here},
 };
 
 const NAME: &str = "kube-scheduler";
@@ -51,6 +52,21 @@ impl Arguments {
     #[expect(clippy::unused_self, reason = "no flag changes how pods are placed yet")]
     pub(crate) fn config(&self) -> Config {
         Config::default()
+    }
+
+    /// Where it serves itself; port 0: nowhere.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.serving.address(&self.component())
+    }
+
+    /// Serves what it says of itself; `client` is who asks about callers' tokens and rights.
+    pub(crate) async fn serve_on(
+        &self,
+        listener: TcpListener,
+        cx: &Context,
+        client: &Client,
+    ) -> anyhow::Result<()> {
+        serve_here(listener, cx, (&self.serving, self.component()), client).await
     }
 
     fn component(&self) -> Component {

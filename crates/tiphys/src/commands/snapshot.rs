@@ -19,7 +19,7 @@ use tracing::{info, warn};
 use super::{asked_to_stop, etcd::duration, parse, run_async};
 
 #[derive(Parser)]
-struct Arguments {
+pub(super) struct Arguments {
     #[command(subcommand)]
     command: Command,
 }

@@ -20,7 +20,7 @@ const PROTOBUF: &[u8] = b"k8s\0";
 const ENCRYPTED: &[u8] = b"k8s:enc:";
 
 #[derive(Parser)]
-struct Arguments {
+pub(super) struct Arguments {
     /// The form to write.
     #[arg(long)]
     to: Form,

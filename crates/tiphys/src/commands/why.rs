@@ -18,7 +18,7 @@ use object::{Key, Object, Value, View};
 use super::{parse, run_async};
 
 #[derive(Parser)]
-struct Arguments {
+pub(super) struct Arguments {
     /// What to explain: KIND/NAME.
     object: String,
     /// The namespace of the object.

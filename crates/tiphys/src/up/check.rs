@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 
 /// One thing to have.
 struct Need {
@@ -45,8 +45,12 @@ const NEEDS: &[Need] = &[
     },
 ];
 
-/// Prints a line for each need. Gives whether all are met.
-pub(crate) fn print() -> bool {
+/// Prints a line for each need. Fails unless all are met.
+pub(crate) fn run() -> Result<()> {
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "what the machine lacks can only be tried as root: run `sudo tiphys check`"
+    );
     let mut all = true;
     for need in NEEDS {
         let met = met(need);
@@ -57,7 +61,8 @@ pub(crate) fn print() -> bool {
             println!("  missing  {}: {}", need.what, need.hint);
         }
     }
-    all
+    ensure!(all, "this machine lacks what is missing above");
+    Ok(())
 }
 
 /// Fails with the first thing that is missing: no half cluster.

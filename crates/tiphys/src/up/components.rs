@@ -73,8 +73,8 @@ pub(super) fn prepare(layout: &Layout, mut settings: Settings) -> Result<Prepare
     settings.profile.write_policies(layout.dir())?;
     let files = Files::collect(layout, &mut settings.args)?;
     api_server(&settings, layout.dir(), files.folder()).context("--kube-apiserver-arg")?;
-    controller_manager(&settings).context("--kube-controller-manager-arg")?;
-    scheduler(&settings.args).context("--kube-scheduler-arg")?;
+    controller_manager(&settings, layout.dir()).context("--kube-controller-manager-arg")?;
+    scheduler(&settings, layout.dir()).context("--kube-scheduler-arg")?;
     node::kubelet_flags(layout, &settings).context("--kubelet-arg")?;
     node::proxy_node_of(&settings).context("--kube-proxy-arg")?;
     Ok(Prepared { settings, files })
@@ -89,21 +89,34 @@ impl Prepared {
     }
 }
 
-pub(super) fn controller_manager(settings: &Settings) -> Result<controller_manager::Arguments> {
-    let ours = vec![
-        ("kubeconfig", "/dev/null".to_owned()), // it is connected already
+/// The controllers' flags. `data` is the data folder as the process sees it.
+pub(super) fn controller_manager(
+    settings: &Settings,
+    data: &Path,
+) -> Result<controller_manager::Arguments> {
+    let mut ours = vec![
         ("allocate-node-cidrs", "true".to_owned()),
         ("cluster-cidr", settings.cluster_cidr.clone()),
         ("service-cluster-ip-range", settings.service_cidr.clone()),
-        ("bind-address", "127.0.0.1".to_owned()),
     ];
+    ours.extend(in_control(data));
     crate::commands::read_flags(merge(ours, &settings.args.controller_manager, CONTROL)?)
 }
 
-pub(super) fn scheduler(args: &ComponentArgs) -> Result<scheduler::Arguments> {
-    let ours =
-        vec![("kubeconfig", "/dev/null".to_owned()), ("bind-address", "127.0.0.1".to_owned())];
-    crate::commands::read_flags(merge(ours, &args.scheduler, CONTROL)?)
+/// The scheduler's flags. `data` is the data folder as the process sees it.
+pub(super) fn scheduler(settings: &Settings, data: &Path) -> Result<scheduler::Arguments> {
+    crate::commands::read_flags(merge(in_control(data), &settings.args.scheduler, CONTROL)?)
+}
+
+/// What both have: a connection already, a port for this machine, and the cluster's authorities.
+fn in_control(data: &Path) -> Flags {
+    vec![
+        ("kubeconfig", "/dev/null".to_owned()),
+        ("bind-address", "127.0.0.1".to_owned()),
+        ("client-ca-file", below(data, "pki/ca.crt")),
+        ("requestheader-client-ca-file", below(data, "pki/front-proxy-ca.crt")),
+        ("requestheader-allowed-names", "front-proxy-client".to_owned()),
+    ]
 }
 
 pub(super) fn kubelet(ours: Flags, args: &ComponentArgs) -> Result<kubelet::Config> {
@@ -177,8 +190,8 @@ mod tests {
         let mut settings = settings();
         let wrong = |settings: &Settings| {
             let errors = [
-                controller_manager(settings).err(),
-                scheduler(&settings.args).err(),
+                controller_manager(settings, Path::new("/d")).err(),
+                scheduler(settings, Path::new("/d")).err(),
                 kube_proxy(&settings.args).err(),
             ];
             errors.into_iter().flatten().map(|error| error.to_string()).collect::<Vec<_>>()

@@ -3,7 +3,7 @@
 
 use std::{os::fd::AsFd, path::Path, sync::Arc};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use apiserver::{Running, start_on};
 use client::Client;
 use runtime::Context;
@@ -38,7 +38,11 @@ pub(crate) async fn run() -> Result<()> {
     let data = Path::new(DATA);
     let settings = Settings::parse(&Sockets::passed_settings()?)?;
     settings.profile.write_policies(data)?;
-    let config = components::api_server(&settings, data, None)?;
+    let mut config = components::api_server(&settings, data, None)?;
+    config.component_ports = Some((
+        sockets.scheduler.local_addr()?.port(),
+        sockets.controller_manager.local_addr()?.port(),
+    ));
     let listener = tokio::net::TcpListener::from_std(sockets.tls)?;
     let running = Arc::new(start_on(config, Some(listener)).await?);
     let node = format!("system:node:{}", settings.node_name);
@@ -49,11 +53,15 @@ pub(crate) async fn run() -> Result<()> {
     info!(port = settings.port, "the API server answers");
     let mut parts = Vec::new();
     if !settings.disables("controllers") {
-        parts.push(controllers(&running, &settings)?);
+        let listener = tokio::net::TcpListener::from_std(sockets.controller_manager)?;
+        parts.push(controllers(&running, &settings, listener).await?);
     }
     if !settings.disables("scheduler") {
-        let flags = components::scheduler(&settings.args)?;
-        let cx = Context::new(&as_user(&running, "system:kube-scheduler"));
+        let flags = components::scheduler(&settings, data)?;
+        let client = as_user(&running, "system:kube-scheduler");
+        let cx = Context::new(&client);
+        let listener = tokio::net::TcpListener::from_std(sockets.scheduler)?;
+        flags.serve_on(listener, &cx, &client).await.context("the scheduler's port")?;
         scheduler::start(&cx, flags.config());
         parts.push(cx);
     }
@@ -67,13 +75,19 @@ pub(crate) async fn run() -> Result<()> {
 
 /// Caches are shared and read as the controller manager; each controller writes as
 /// its own service account.
-fn controllers(running: &Arc<Running>, settings: &Settings) -> Result<Context> {
-    let cx = Context::new(&as_user(running, "system:kube-controller-manager"));
+async fn controllers(
+    running: &Arc<Running>,
+    settings: &Settings,
+    listener: tokio::net::TcpListener,
+) -> Result<Context> {
+    let client = as_user(running, "system:kube-controller-manager");
+    let cx = Context::new(&client);
     let (ca, tokens) = (&running.cluster.ca, &running.cluster.service_accounts);
     let authority =
         pki::Authority::from_pem(ca.certificate_pem().as_bytes(), ca.key_pem().as_bytes())?;
     let key = pki::Key::from_pem(tokens.to_pem().as_bytes())?;
-    let flags = components::controller_manager(settings)?;
+    let flags = components::controller_manager(settings, Path::new(DATA))?;
+    flags.serve_on(listener, &cx, &client).await.context("the controller manager's port")?;
     let longest = flags.cluster_signing_duration;
     let config = controllers::Config {
         signing: Some(controllers::Signing { authority: Arc::new(authority), longest }),

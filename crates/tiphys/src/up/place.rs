@@ -1,10 +1,6 @@
 //! Which of the clusters on this machine a command is about.
 
-use std::{
-    ffi::OsString,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{ffi::OsString, fs, path::PathBuf};
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
@@ -27,7 +23,7 @@ pub(crate) struct Place {
 
 impl Place {
     #[cfg(test)]
-    pub(crate) fn at(dir: &Path) -> Self {
+    pub(crate) fn at(dir: &std::path::Path) -> Self {
         Self { data_dir: Some(dir.to_owned()), name: None }
     }
 
@@ -53,11 +49,16 @@ impl Place {
         Ok(Layout::new(&std::path::absolute(dir)?))
     }
 
+    /// The flags by which a command finds the same cluster.
+    pub(crate) fn flags(&self) -> Result<String> {
+        Ok(flags(&self.layout()?))
+    }
+
     /// The folder of a cluster that is there. Where there is none, says where there are some.
     pub(crate) fn existing(&self) -> Result<Layout> {
         let layout = self.layout()?;
         let config = layout.path("config.yaml");
-        match fs::metadata(&config) {
+        match fs::File::open(&config) {
             Ok(_) => Ok(layout),
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => bail!(
                 "only root may look at the cluster in {}: run this as root",
@@ -90,6 +91,8 @@ pub(super) fn flags(layout: &Layout) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn dir(place: &Place, variable: Option<&str>) -> String {

@@ -14,6 +14,8 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
+use super::{Settings, components, ports::Ports};
+
 /// In the order in which they are passed, behind the data folder.
 #[derive(Debug)]
 pub(crate) struct Sockets {
@@ -21,14 +23,19 @@ pub(crate) struct Sockets {
     pub(crate) tls: TcpListener,
     pub(crate) node: UnixListener,
     pub(crate) proxy: UnixListener,
+    /// What the scheduler and the controller manager serve themselves on; a port of 0 in their
+    /// flags leaves theirs unused.
+    pub(crate) scheduler: TcpListener,
+    pub(crate) controller_manager: TcpListener,
 }
 
 /// The place of the settings among what is passed: `control` may read them, and cannot open the
 /// file, which is root's.
-const SETTINGS: usize = 4;
+const SETTINGS: usize = 6;
 
 impl Sockets {
-    pub(super) fn open(dir: &Path, port: u16) -> Result<Self> {
+    pub(super) fn open(dir: &Path, settings: &Settings) -> Result<Self> {
+        let port = settings.port;
         let address = SocketAddr::from(([0, 0, 0, 0], port));
         let tls = match TcpListener::bind(address) {
             Ok(listener) => listener,
@@ -37,7 +44,11 @@ impl Sockets {
             }
             Err(error) => return Err(error).with_context(|| format!("cannot listen on {address}")),
         };
+        let (scheduler, manager) =
+            (components::scheduler(settings, dir)?, components::controller_manager(settings, dir)?);
         Ok(Self {
+            scheduler: wanted_or_free(scheduler.address())?,
+            controller_manager: wanted_or_free(manager.address())?,
             data: fs::File::open(dir)?.into(),
             tls,
             node: local(&dir.join("run/node.sock"))?,
@@ -45,9 +56,24 @@ impl Sockets {
         })
     }
 
+    /// The ports that components got.
+    pub(super) fn ports(&self) -> Result<Ports> {
+        Ok(Ports {
+            scheduler: self.scheduler.local_addr()?.port(),
+            controller_manager: self.controller_manager.local_addr()?.port(),
+        })
+    }
+
     /// Copies to pass on.
     pub(super) fn copies(&self, settings: &Path) -> Result<Vec<OwnedFd>> {
-        let all = [self.data.as_fd(), self.tls.as_fd(), self.node.as_fd(), self.proxy.as_fd()];
+        let all = [
+            self.data.as_fd(),
+            self.tls.as_fd(),
+            self.node.as_fd(),
+            self.proxy.as_fd(),
+            self.scheduler.as_fd(),
+            self.controller_manager.as_fd(),
+        ];
         let copies: std::io::Result<Vec<OwnedFd>> =
             all.iter().map(rustix::fd::BorrowedFd::try_clone_to_owned).collect();
         let mut copies = copies?;
@@ -73,11 +99,26 @@ impl Sockets {
             tls: take(1)?.into(),
             node: take(2)?.into(),
             proxy: take(3)?.into(),
+            scheduler: take(4)?.into(),
+            controller_manager: take(5)?.into(),
         };
+        sockets.scheduler.set_nonblocking(true)?;
+        sockets.controller_manager.set_nonblocking(true)?;
         sockets.tls.set_nonblocking(true)?;
         sockets.node.set_nonblocking(true)?;
         sockets.proxy.set_nonblocking(true)?;
         Ok(sockets)
+    }
+}
+
+/// The address, or another free port where it is taken: `status` says so.
+fn wanted_or_free(wanted: SocketAddr) -> Result<TcpListener> {
+    match TcpListener::bind(wanted) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {
+            let any = SocketAddr::new(wanted.ip(), 0);
+            TcpListener::bind(any).with_context(|| format!("cannot listen on {any}"))
+        }
+        bound => bound.with_context(|| format!("cannot listen on {wanted}")),
     }
 }
 

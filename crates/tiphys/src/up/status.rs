@@ -2,35 +2,44 @@
 
 use std::{
     ffi::OsStr,
+    fmt::Write as _,
     fs,
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::Path,
-    process::ExitCode,
 };
 
-use super::{Layout, Settings};
+use anyhow::Result;
 
-/// Prints the processes of the cluster. Fails if it does not run.
-pub(crate) fn print(layout: &Layout) -> ExitCode {
+use super::{Layout, Settings, glance};
+use crate::commands::human_size;
+
+/// Prints how the cluster is. Gives whether all of it runs and the API server answers.
+pub(crate) async fn print(layout: &Layout) -> Result<bool> {
+    let mut out = format!("cluster on {}\n", layout.dir().display());
+    let settings = Settings::load(&layout.path("config.yaml"))?;
     let mut all = true;
-    println!("cluster on {}", layout.dir().display());
-    let settings = Settings::load(&layout.path("config.yaml"));
-    let wanted = |name: &str| settings.as_ref().is_ok_and(|own| !own.disables(name));
-    let parts = [("supervisor", true), ("control", wanted("control")), ("node", true)];
-    for (name, _) in parts.into_iter().filter(|(_, wanted)| *wanted) {
-        if let Some(pid) = pid(&layout.path("run").join(format!("{name}.pid"))) {
-            println!("  {name:<12} running (pid {pid}, {} kB)", memory(pid));
+    for name in ["supervisor", "control", "node"] {
+        if name == "control" && settings.is_joined() {
+            continue;
+        }
+        let line = if let Some(pid) = pid(&layout.path("run").join(format!("{name}.pid"))) {
+            format!("running (pid {pid}, {})", human_size(memory(pid) * 1024))
         } else {
             all = false;
-            println!("  {name:<12} not running");
-        }
+            "not running".to_owned()
+        };
+        let _ = writeln!(out, "  {name:<12} {line}");
     }
-    if let Ok(settings) = &settings {
-        for part in settings.lacking() {
-            println!("  {:<19} not there: {}", part.name, part.lacking);
-        }
+    let glance = glance::look(layout, &settings).await;
+    all &= glance.answers;
+    for (name, text) in glance.lines {
+        let _ = writeln!(out, "  {name:<12} {text}");
     }
-    if all { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    for part in settings.lacking().filter(|_| !settings.is_joined()) {
+        let _ = writeln!(out, "  {:<19} not there: {}", part.name, part.lacking);
+    }
+    print!("{out}");
+    Ok(all)
 }
 
 /// The process that a file names, if it runs and is one of ours.

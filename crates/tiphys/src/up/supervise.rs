@@ -42,10 +42,11 @@ pub(crate) async fn run(layout: &Layout) -> Result<()> {
         let settings = Settings::load(&layout.path("config.yaml"))?;
         end_all(layout).await;
         failures::clear(layout);
-        let port = (!settings.is_joined()).then_some(settings.port);
-        sockets = sockets.filter(|open| open.tls.local_addr().ok().map(|at| at.port()) == port);
-        if let (None, Some(port)) = (&sockets, port) {
-            sockets = Some(Sockets::open(layout.dir(), port)?);
+        drop(sockets.take()); // or what is open would be in the way
+        if !settings.is_joined() {
+            let open = Sockets::open(layout.dir(), &settings)?;
+            open.ports()?.keep(layout)?;
+            sockets = Some(open);
         }
         let control =
             Part { name: "control", layout, user: Some(settings.user), sockets: sockets.as_ref() };

@@ -21,4 +21,5 @@ mod shell_image;
 mod snapshots;
 mod two_clusters;
 mod wishes;
+mod words;
 mod world;

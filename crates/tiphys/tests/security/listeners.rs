@@ -13,6 +13,18 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
         "the API server",
         "certificates and tokens; anonymous: health and version",
     ),
+    (
+        "control",
+        "tcp 127.0.0.1:10259",
+        "the scheduler: health and metrics",
+        "certificates and tokens with the right; anonymous: health",
+    ),
+    (
+        "control",
+        "tcp 127.0.0.1:10257",
+        "the controllers: health and metrics",
+        "certificates and tokens with the right; anonymous: health",
+    ),
     ("node", "tcp 0.0.0.0:KUBELET", "the kubelet", "certificates and tokens"),
     ("node", "tcp 0.0.0.0:10256", "the proxy's health", "everybody: health alone"),
     ("node", "tcp 127.0.0.1:10249", "the proxy's metrics", "whoever is on the machine"),
@@ -88,8 +100,10 @@ fn nothing_listens_that_is_not_in_the_table() {
         let about = fs::metadata(world.path().join("run").join(name)).expect("a socket");
         assert_eq!(about.permissions().mode() & 0o777, mode, "{name}");
     }
-    let is_streams = |at: &str| at.starts_with("127.0.0.1:") && at != PROXY_METRICS;
-    let streams = tcp(&world).into_iter().find(|(at, _)| is_streams(at));
+    let is_streams = |(at, process): &(String, String)| {
+        at.starts_with("127.0.0.1:") && process == "node" && at != PROXY_METRICS
+    };
+    let streams = tcp(&world).into_iter().find(is_streams);
     let (streams, _) = streams.expect("the runtime's streams");
     let ask = |url: &str| {
         let args = ["-sk", "-o", "/dev/null", "-w", "%{http_code}", "--max-time", "10", url];
@@ -107,6 +121,14 @@ fn nothing_listens_that_is_not_in_the_table() {
         let metrics = ask(&format!("http://{PROXY_METRICS}{path}"));
         let shown = ["/healthz", "/metrics", "/configz"].contains(path);
         assert_eq!(metrics, if shown { "200" } else { "404" }, "the proxy's metrics {path}");
+        for port in [10_257, 10_259] {
+            let expected = match *path {
+                "/healthz" | "/livez" | "/readyz" => "200",
+                "/version" => "404", // everybody may ask, and there is none
+                _ => "403",
+            };
+            assert_eq!(ask(&format!("https://127.0.0.1:{port}{path}")), expected, "{port}{path}");
+        }
     }
     world.tiphys(&["down", "--now"]);
     world.assert_nothing_left();
@@ -119,6 +141,7 @@ fn listening(world: &World, kubelet: &str) -> BTreeSet<(String, String)> {
         let at = match &*at {
             at if at == format!("0.0.0.0:{kubelet}") => "0.0.0.0:KUBELET".to_owned(),
             at if at == PROXY_METRICS => at.to_owned(),
+            "127.0.0.1:10257" | "127.0.0.1:10259" => at.clone(),
             at if at.starts_with("127.0.0.1:") => "127.0.0.1:STREAMS".to_owned(),
             at => at.to_owned(),
         };

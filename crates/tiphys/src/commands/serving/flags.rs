@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -19,7 +19,7 @@ use rustls::pki_types::CertificateDer;
 
 use super::{
     super::duration,
-    Certificates,
+    Certificates, Component,
     delegated::{Delegated, Memory, Proxies},
 };
 
@@ -98,10 +98,21 @@ pub(in crate::commands) struct ServingFlags {
 }
 
 impl ServingFlags {
+    /// Where a component serves; port 0: nowhere.
+    pub(in crate::commands) fn address(&self, component: &Component) -> SocketAddr {
+        SocketAddr::new(self.bind_address, self.secure_port.unwrap_or(component.port))
+    }
+
     /// Who is let in, as the flags say, and where they do not, as the cluster does.
-    pub(super) async fn delegated(&self, tolerates: bool) -> Result<Delegated> {
-        let tokens = asking(self.authentication_kubeconfig.as_deref())?;
-        let rights = asking(self.authorization_kubeconfig.as_deref())?;
+    ///
+    /// `client` asks where no kubeconfig says who does.
+    pub(super) async fn delegated(
+        &self,
+        tolerates: bool,
+        client: Option<&Client>,
+    ) -> Result<Delegated> {
+        let tokens = asking(self.authentication_kubeconfig.as_deref())?.or(client.cloned());
+        let rights = asking(self.authorization_kubeconfig.as_deref())?.or(client.cloned());
         let complete = self.client_ca_file.is_some() && self.requestheader_client_ca_file.is_some();
         let looks = !self.authentication_skip_lookup && !complete;
         let tolerates = self.authentication_tolerate_lookup_failure.unwrap_or(tolerates);

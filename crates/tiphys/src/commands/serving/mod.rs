@@ -6,10 +6,11 @@ mod flags;
 #[cfg(test)]
 mod tests;
 
-use std::{convert::Infallible, fs, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{convert::Infallible, fs, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
+use client::Client;
 use http::{HeaderValue, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::Full;
 use hyper::{body::Incoming, service::service_fn};
@@ -66,26 +67,40 @@ pub(super) struct Certificates {
 
 /// Binds and serves until the context stops; unless nothing is to be served.
 pub(super) async fn serve(cx: &Context, flags: &ServingFlags, component: Component) -> Result<()> {
-    let port = flags.secure_port.unwrap_or(component.port);
-    if port == 0 {
+    let wanted = flags.address(&component);
+    if wanted.port() == 0 {
         return Ok(());
     }
-    let wanted = SocketAddr::new(flags.bind_address, port);
     let listener = TcpListener::bind(wanted).await.with_context(|| wanted.to_string())?;
-    serve_on(listener, cx, flags, component).await
+    let delegated = flags.delegated(component.tolerates, None).await?;
+    serve_on(listener, cx, flags, (component, delegated)).await
+}
+
+/// The same on a port that somebody has opened already; callers' tokens and rights are asked for
+/// with this client.
+pub(super) async fn serve_here(
+    listener: TcpListener,
+    cx: &Context,
+    (flags, component): (&ServingFlags, Component),
+    client: &Client,
+) -> Result<()> {
+    if flags.address(&component).port() == 0 {
+        return Ok(());
+    }
+    let delegated = flags.delegated(component.tolerates, Some(client)).await?;
+    serve_on(listener, cx, flags, (component, delegated)).await
 }
 
 async fn serve_on(
     listener: TcpListener,
     cx: &Context,
     flags: &ServingFlags,
-    component: Component,
+    (component, delegated): (Component, Delegated),
 ) -> Result<()> {
     let address = listener.local_addr()?;
-    let delegated = flags.delegated(component.tolerates).await?;
     let certificates = flags.certificates(component.name, &delegated)?;
     let tls = Arc::new(Rotating::new(certificates.config()?));
-    info!(%address, "serving");
+    info!(component = component.name, %address, "serving");
     cx.spawn("certificates", follow(cx.clone(), certificates, tls.clone()));
     let serving = Arc::new(Serving { component, delegated });
     cx.spawn("serving", serving.accept(cx.clone(), listener, tls));

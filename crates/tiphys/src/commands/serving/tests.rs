@@ -79,7 +79,9 @@ impl Place {
         let mut configuration = Value::object();
         configuration["test.config.k8s.io"]["a"] = 1.into();
         let component = Component { name: "test", port: 0, tolerates: false, configuration };
-        serve_on(listener, cx, &flags(&words), component).await.unwrap();
+        let flags = flags(&words);
+        let delegated = flags.delegated(component.tolerates, None).await.unwrap();
+        serve_on(listener, cx, &flags, (component, delegated)).await.unwrap();
         port
     }
 
@@ -202,7 +204,7 @@ async fn what_is_not_said_is_looked_up() {
     let kubeconfig = place.flag("--authentication-kubeconfig", "asking");
     let known = async |more: &str| {
         let flags = flags(&[&kubeconfig, more]);
-        flags.delegated(false).await.map(|known| known.clients.is_some())
+        flags.delegated(false, None).await.map(|known| known.clients.is_some())
     };
     assert!(known("--authentication-skip-lookup=false").await.unwrap());
     assert!(!known("--authentication-skip-lookup").await.unwrap());
@@ -216,7 +218,7 @@ async fn what_is_not_said_is_looked_up() {
 async fn how_it_is_served() {
     let spoken = async |words: &[&str]| {
         let flags = flags(words);
-        let known = flags.delegated(false).await.unwrap();
+        let known = flags.delegated(false, None).await.unwrap();
         flags.certificates("x", &known).and_then(|own| own.config())
     };
     let protocols = async |words: &[&str]| spoken(words).await.unwrap().alpn_protocols.len();

@@ -110,8 +110,13 @@ fn line(from: &mut impl Read) -> Result<String> {
 
 /// Gives an archive to the node that runs on this data. Gives the images' names.
 pub(crate) fn import(layout: &Layout, archive: &Path) -> Result<String> {
-    let mut file =
-        File::open(archive).with_context(|| format!("cannot read {}", archive.display()))?;
+    let mut file: Box<dyn Read> = if archive == Path::new("-") {
+        Box::new(std::io::stdin())
+    } else {
+        let file =
+            File::open(archive).with_context(|| format!("cannot read {}", archive.display()))?;
+        Box::new(file)
+    };
     let mut stream = connect(layout, "import\n")?;
     copy(&mut file, &mut stream)?;
     let mut names = String::new();

@@ -1,0 +1,62 @@
+//! The ports that components inside `up` got: upstream's, or others where those are taken.
+
+use std::fs;
+
+use anyhow::Result;
+use object::yaml;
+
+use super::{Layout, layout::write_private};
+
+/// Below the data folder.
+const FILE: &str = "run/ports.yaml";
+const KEYS: [&str; 2] = ["kube-scheduler", "kube-controller-manager"];
+/// What upstream's components have.
+pub(super) const UPSTREAM: Ports = Ports { scheduler: 10_259, controller_manager: 10_257 };
+pub(super) const KUBELET: u16 = 10_250;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ports {
+    pub(super) scheduler: u16,
+    pub(super) controller_manager: u16,
+}
+
+impl Ports {
+    pub(super) fn keep(self, layout: &Layout) -> Result<()> {
+        let [scheduler, manager] = KEYS;
+        let text =
+            format!("{scheduler}: {}\n{manager}: {}\n", self.scheduler, self.controller_manager);
+        write_private(&layout.path(FILE), text.as_bytes())
+    }
+
+    pub(super) fn load(layout: &Layout) -> Option<Self> {
+        let tree = yaml::from_yaml(&fs::read_to_string(layout.path(FILE)).ok()?).ok()?;
+        let port = |key: &str| tree.get(key).as_i64()?.try_into().ok();
+        Some(Self { scheduler: port(KEYS[0])?, controller_manager: port(KEYS[1])? })
+    }
+
+    /// Those that are not upstream's: component, port, upstream's.
+    pub(super) fn different(self) -> Vec<(&'static str, u16, u16)> {
+        let all = [
+            (KEYS[0], self.scheduler, UPSTREAM.scheduler),
+            (KEYS[1], self.controller_manager, UPSTREAM.controller_manager),
+        ];
+        all.into_iter().filter(|(_, own, usual)| own != usual).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_kept_and_those_that_differ_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("run")).unwrap();
+        let layout = Layout::new(folder.path());
+        let ports = Ports { scheduler: 10_259, controller_manager: 4711 };
+        ports.keep(&layout).unwrap();
+        assert_eq!(Ports::load(&layout), Some(ports));
+        assert_eq!(ports.different(), [("kube-controller-manager", 4711, 10_257)]);
+        assert_eq!(UPSTREAM.different(), []);
+    }
+}
