@@ -27,6 +27,8 @@ pub(crate) struct Environment {
     pub(crate) kuberc: String,
     pub(crate) service_host: String,
     pub(crate) service_port: String,
+    /// The folder of this machine's own cluster, which need not be there.
+    pub(crate) data_dir: String,
 }
 
 /// Flags that every command takes.
@@ -145,8 +147,21 @@ impl<'a> Call<'a> {
         if let Some(config) = self.config.get() {
             return Ok(config);
         }
-        let config = self.files()?.merged(true);
+        let mut files = self.files()?;
+        if files.files.is_empty() && self.is_local() {
+            // The user has no configuration, but this machine may have a cluster.
+            let admin = Path::new(&self.environment.data_dir).join("kubeconfig/admin");
+            files = Files::load(&[admin], false)?;
+        }
+        let config = files.merged(true);
         Ok(self.config.get_or_init(|| config))
+    }
+
+    /// Whether nothing says which cluster is meant.
+    fn is_local(&self) -> bool {
+        self.environment.kubeconfig.is_empty()
+            && self.environment.service_host.is_empty()
+            && self.flags.global("server").is_empty()
     }
 
     /// The context that is used: its name, and what it says.

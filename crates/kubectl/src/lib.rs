@@ -37,6 +37,9 @@ use std::{ffi::OsString, process::ExitCode};
 
 use self::call::Environment;
 
+/// Where a cluster of this machine is, unless somebody says so.
+const DATA_DIR: &str = "/var/lib/tiphys";
+
 /// Runs kubectl with these arguments (without the name of the program).
 pub fn main(args: Vec<OsString>) -> ExitCode {
     let args: Vec<String> =
@@ -65,5 +68,8 @@ fn environment() -> Environment {
         kuberc: if read("KUBECTL_KUBERC") == "false" { "off".to_owned() } else { read("KUBERC") },
         service_host: read("KUBERNETES_SERVICE_HOST"),
         service_port: read("KUBERNETES_SERVICE_PORT"),
+        data_dir: Some(read("TIPHYS_DATA_DIR"))
+            .filter(|dir| !dir.is_empty())
+            .unwrap_or_else(|| DATA_DIR.to_owned()),
     }
 }

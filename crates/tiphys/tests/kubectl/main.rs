@@ -7,6 +7,7 @@ mod drain;
 #[path = "../security/image.rs"]
 #[allow(dead_code, reason = "shared with the tests of security, which use more of it")]
 mod image;
+mod local;
 mod pty;
 mod run;
 mod streams;
@@ -28,6 +29,7 @@ fn kubectl() {
         scope.spawn(|| run::all(&cluster));
         scope.spawn(|| changes::all(&cluster));
         scope.spawn(|| terminal::all(&cluster));
+        scope.spawn(|| local::all(&cluster));
     });
     // these disturb others
     drain::all(&cluster);
