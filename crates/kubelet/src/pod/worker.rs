@@ -107,6 +107,7 @@ impl Worker {
             self.check_deadline();
             let now = self.host.nanos();
             self.halting = self.host.is_halting() && self.wish.ending.is_none();
+            self.ending.send_replace(self.halting || self.wish.ending.is_some());
             let next = match self.halting {
                 true => halt(&self.wish.pod, &self.seen),
                 false => plan(&self.wish.pod, self.wish.ending, &self.seen, &mut self.memory, now),
@@ -168,7 +169,6 @@ impl Worker {
         let granted = resize::is_granted(&next.pod, &self.wish.pod);
         let weighs_other = !granted || next.is_here() != self.wish.is_here();
         self.wish = next;
-        self.ending.send_replace(self.wish.ending.is_some());
         if weighs_other {
             self.weigh();
         }

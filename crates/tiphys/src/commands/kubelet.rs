@@ -143,7 +143,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
         };
         let cx = Context::new(&client);
         if let Err(error) = fs::write("/proc/self/oom_score_adj", flags.oom_score_adj.to_string()) {
-            tracing::warn!(%error, "--oom-score-adj {} is not allowed here", flags.oom_score_adj);
+            tracing::info!(%error, "--oom-score-adj {} is not allowed here", flags.oom_score_adj);
         }
         kubelet::start(&cx, config(flags)?).await?;
         asked_to_stop().await?;
