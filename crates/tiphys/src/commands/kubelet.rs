@@ -306,6 +306,14 @@ mod tests {
     }
 
     #[test]
+    fn one_address_may_be_served_alone() {
+        assert!(read(&[]).unwrap().address.is_unspecified());
+        let one = read(&["--address=192.0.2.7"]).unwrap();
+        assert_eq!(one.address.to_string(), "192.0.2.7");
+        assert!(refused(&["--address=everywhere"]));
+    }
+
+    #[test]
     fn soft_thresholds_wait_for_their_grace_period() {
         let soft = "--eviction-soft=memory.available<1Gi";
         let flags = [soft, "--eviction-soft-grace-period=memory.available=30s"];

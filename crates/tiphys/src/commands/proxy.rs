@@ -49,26 +49,21 @@ pub(crate) struct Arguments {
     cleanup: bool,
 }
 
-/// Where a proxy listens, and what it says of its configuration; upstream's addresses where none
-/// are given.
-pub(crate) fn proxy_listeners(
-    healthz: Option<Address>,
-    metrics: Option<Address>,
-    node: &str,
-) -> proxy::Listeners {
-    let given = |given: Option<Address>, usual: &str| {
-        given.map_or_else(|| usual.parse().ok(), |Address(address)| address)
-    };
-    let (healthz, metrics) = (given(healthz, HEALTHZ), given(metrics, METRICS));
-    let text = |at: Option<SocketAddr>| at.map(|at| at.to_string()).unwrap_or_default();
-    let mut configuration = Value::object();
-    configuration["kind"] = "KubeProxyConfiguration".into();
-    configuration["apiVersion"] = "kubeproxy.config.k8s.io/v1alpha1".into();
-    configuration["mode"] = "nftables".into();
-    configuration["hostnameOverride"] = node.into();
-    configuration["healthzBindAddress"] = text(healthz).into();
-    configuration["metricsBindAddress"] = text(metrics).into();
-    proxy::Listeners { healthz, metrics, or_any_port: false, configuration }
+impl Arguments {
+    /// Where the proxy listens, and what it says of its configuration.
+    pub(crate) fn listeners(&self, node: &str) -> proxy::Listeners {
+        let (Address(healthz), Address(metrics)) =
+            (self.healthz_bind_address, self.metrics_bind_address);
+        let text = |at: Option<SocketAddr>| at.map(|at| at.to_string()).unwrap_or_default();
+        let mut configuration = Value::object();
+        configuration["kind"] = "KubeProxyConfiguration".into();
+        configuration["apiVersion"] = "kubeproxy.config.k8s.io/v1alpha1".into();
+        configuration["mode"] = "nftables".into();
+        configuration["hostnameOverride"] = node.into();
+        configuration["healthzBindAddress"] = text(healthz).into();
+        configuration["metricsBindAddress"] = text(metrics).into();
+        proxy::Listeners { healthz, metrics, or_any_port: false, configuration }
+    }
 }
 
 fn healthz_address(text: &str) -> Result<Address, String> {
@@ -96,22 +91,46 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
     };
     run_async("kube-proxy", async move {
         let (Some(path), Some(name), false) =
-            (flags.kubeconfig, flags.hostname_override, flags.cleanup)
+            (&flags.kubeconfig, &flags.hostname_override, flags.cleanup)
         else {
             return Ok(proxy::cleanup(proxy::TABLE)?);
         };
-        let kubeconfig = Kubeconfig::read(&path)?;
+        let kubeconfig = Kubeconfig::read(path)?;
         let own = "kube-proxy";
         let client = Client::new(kubeconfig.config(None)?.manager(own).user_agent(own));
         let cx = Context::new(&client);
         let ips = flags.bind_address.into_iter().collect();
-        let cluster = flags.cluster_cidr.into_iter().collect::<Vec<_>>();
-        let (healthz, metrics) = (flags.healthz_bind_address, flags.metrics_bind_address);
-        let listeners = proxy_listeners(Some(healthz), Some(metrics), &name);
-        let node = crate::up::proxy_node(&name, ips, &cluster)?;
+        let cluster = flags.cluster_cidr.iter().cloned().collect::<Vec<_>>();
+        let listeners = flags.listeners(name);
+        let node = crate::up::proxy_node(name, ips, &cluster)?;
         proxy::start(&cx, proxy::Config { node, listeners, set_conntrack: true });
         asked_to_stop().await?;
         cx.stop().await;
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listeners(words: &[&str]) -> Option<proxy::Listeners> {
+        let words = [&["--kubeconfig=f", "--hostname-override=n"], words].concat();
+        let words = words.iter().map(OsString::from).collect();
+        Some(parse::<Arguments>("kube-proxy", words).ok()?.listeners("n"))
+    }
+
+    #[test]
+    fn health_and_metrics_are_served_where_flags_say() {
+        let usual = listeners(&[]).unwrap();
+        assert_eq!(usual.healthz, Some("0.0.0.0:10256".parse().unwrap()));
+        assert_eq!(usual.metrics, Some("127.0.0.1:10249".parse().unwrap()));
+        let health = listeners(&["--healthz-bind-address=[::1]:7"]).unwrap();
+        assert_eq!(health.healthz, Some("[::1]:7".parse().unwrap()));
+        assert_eq!(health.configuration["healthzBindAddress"].as_str(), Some("[::1]:7"));
+        let metrics = listeners(&["--metrics-bind-address=0.0.0.0"]).unwrap();
+        assert_eq!(metrics.metrics, Some("0.0.0.0:10249".parse().unwrap()));
+        assert_eq!(listeners(&["--metrics-bind-address="]).unwrap().metrics, None);
+        assert!(listeners(&["--metrics-bind-address=here"]).is_none());
+    }
 }

@@ -145,13 +145,12 @@ fn serving(layout: &Layout, settings: &Settings) -> kubelet::Serving {
 /// The proxy listens where upstream's does, and on another port where that is taken: several
 /// clusters may share a machine.
 fn proxy_config(settings: &Settings) -> Result<proxy::Config> {
-    let listeners = crate::commands::proxy::proxy_listeners(None, None, &settings.node_name);
-    let listeners = proxy::Listeners { or_any_port: true, ..listeners };
+    let flags = components::kube_proxy(&settings.args)?;
+    let listeners = proxy::Listeners { or_any_port: true, ..flags.listeners(&settings.node_name) };
     Ok(proxy::Config { node: proxy_node_of(settings)?, listeners, set_conntrack: true })
 }
 
 pub(super) fn proxy_node_of(settings: &Settings) -> Result<proxy::Node> {
-    components::kube_proxy(&settings.args)?;
     let mut node = proxy_node(
         &settings.node_name,
         vec![settings.node_ip],
