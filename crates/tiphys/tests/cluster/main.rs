@@ -13,6 +13,7 @@ mod other_names;
 mod programs;
 mod quorum;
 mod second_node;
+mod services;
 mod settings;
 mod snapshots;
 mod two_clusters;
