@@ -3,9 +3,10 @@
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
+use bytes::Bytes;
 use pki::Dir;
 use schema::Definition;
-use server::{Encryption, EncryptionConfig, Place, Registry};
+use server::{Encryption, EncryptionConfig, Place, Registry, Transform as _};
 use tracing::{error, info, warn};
 
 use crate::Config;
@@ -80,6 +81,25 @@ impl AtRest {
             }
         }
     }
+}
+
+/// How many of these stored values are encrypted with keys that this configuration lacks; without
+/// one, how many are encrypted. Those of a KMS are not counted: only the KMS knows.
+pub fn unreadable<'a>(
+    encryption: Option<&str>,
+    items: impl Iterator<Item = (&'a Bytes, &'a Bytes)>,
+) -> Result<usize> {
+    let encrypted =
+        |bytes: &Bytes| bytes.starts_with(b"k8s:enc:") && !bytes.starts_with(b"k8s:enc:kms:");
+    let keys = match encryption {
+        Some(text) => Some(Encryption::new(&EncryptionConfig::parse(text)?, places(&api::kinds()))),
+        None => None,
+    };
+    let lost = |key: &Bytes, bytes: &Bytes| match (&keys, std::str::from_utf8(key)) {
+        (Some(keys), Ok(key)) => keys.from_storage(key, bytes).is_err(),
+        _ => true,
+    };
+    Ok(items.filter(|(key, bytes)| encrypted(bytes) && lost(key, bytes)).count())
 }
 
 fn places(kinds: &[Definition]) -> Vec<Place> {

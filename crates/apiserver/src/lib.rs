@@ -38,7 +38,7 @@ mod structured;
 mod traces;
 
 pub use self::{
-    at_rest::ENCRYPTION,
+    at_rest::{ENCRYPTION, unreadable},
     authn::{OidcFlags, ProxyHeaders},
     config::{Config, Flags},
     flags::{

@@ -24,6 +24,9 @@ use crate::{
 /// and is lost, must not be written again under the same revision.
 pub const AHEAD: u64 = 1_000_000_000;
 
+/// The bucket for what is saved beside the store. It comes after etcd's own.
+const BESIDE: &str = "tiphys";
+
 /// How long the sum is.
 const SUM: u64 = 32;
 
@@ -48,6 +51,8 @@ pub struct Archive {
     state: BTreeMap<Bytes, KeyValue>,
     /// For how many seconds each was granted.
     leases: BTreeMap<i64, i64>,
+    /// What was saved beside the store, by name. Other tools ignore it.
+    pub beside: BTreeMap<String, Vec<u8>>,
 }
 
 impl Archive {
@@ -73,9 +78,15 @@ impl Archive {
             size,
             state: BTreeMap::new(),
             leases: BTreeMap::new(),
+            beside: BTreeMap::new(),
         };
         bolt.each("key", &mut |place, value| this.take(place, value)).map_err(wrong)?;
         bolt.each("lease", &mut |id, value| this.lease(id, value)).map_err(wrong)?;
+        let take = &mut |name: &[u8], value: &[u8]| {
+            this.beside.insert(String::from_utf8_lossy(name).into_owned(), value.to_vec());
+            Ok(())
+        };
+        bolt.each(BESIDE, take).map_err(wrong)?;
         Ok(this)
     }
 
@@ -146,6 +157,16 @@ pub(crate) struct Granted {
 
 /// Saves what a folder holds, while another process may write to it.
 pub fn save(disk: &dyn Disk, now: i64, out: &mut File) -> Result<(), Error> {
+    save_beside(disk, now, &BTreeMap::new(), out)
+}
+
+/// Like `save`, and keeps further bytes in the same file.
+pub fn save_beside(
+    disk: &dyn Disk,
+    now: i64,
+    beside: &BTreeMap<String, Vec<u8>>,
+    out: &mut File,
+) -> Result<(), Error> {
     let (floor, records) = DiskLog::peek(disk)?;
     let (mut versions, mut leases, mut index) = (Vec::new(), BTreeMap::new(), FIRST);
     let (mut sub, mut last) = (0, 0);
@@ -175,7 +196,7 @@ pub fn save(disk: &dyn Disk, now: i64, out: &mut File) -> Result<(), Error> {
         versions.push(Saved { sub, kv, deleted });
     }
     versions.sort_by_key(|saved| (saved.kv.mod_revision, saved.sub));
-    write(out, &versions, &leases, floor, index)
+    write(out, &versions, (&leases, beside), floor, index)
         .and_then(|()| seal(out))
         .map_err(|error| Error::Disk(format!("write the snapshot: {error}")))
 }
@@ -186,7 +207,7 @@ type Items = Vec<(Vec<u8>, Vec<u8>)>;
 pub(crate) fn write(
     file: &mut File,
     versions: &[Saved],
-    leases: &BTreeMap<i64, i64>,
+    (leases, beside): (&BTreeMap<i64, i64>, &BTreeMap<String, Vec<u8>>),
     floor: u64,
     index: u64,
 ) -> io::Result<()> {
@@ -216,6 +237,10 @@ pub(crate) fn write(
             ("members", none()),
             ("members_removed", none()),
             ("meta", Box::new(meta.into_iter())),
+            (
+                BESIDE,
+                Box::new(beside.iter().map(|(name, bytes)| (name.clone().into(), bytes.clone()))),
+            ),
         ],
     )
 }

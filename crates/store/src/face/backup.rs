@@ -1,6 +1,7 @@
 //! All of a member as a file that etcd's own tools take.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io::{self, Read, Seek, SeekFrom},
     path::Path,
@@ -46,7 +47,7 @@ impl Backup {
         let mut file =
             File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
         fs::remove_file(&path)?; // it lives as long as it is open
-        archive::write(&mut file, &versions, &leases, floor, index)?;
+        archive::write(&mut file, &versions, (&leases, &BTreeMap::new()), floor, index)?;
         file.sync_all()?;
         let left = file.seek(SeekFrom::End(0))?;
         file.seek(SeekFrom::Start(0))?;

@@ -333,6 +333,11 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_commands_declare_makes_sense() {
+        COMMANDS.iter().filter_map(Command::declared).for_each(clap::Command::debug_assert);
+    }
+
+    #[test]
     fn the_nearest_command_is_suggested() {
         assert!(unknown("stauts").ends_with("did you mean `tiphys status`?"));
         assert!(unknown("snapshots").ends_with("did you mean `tiphys snapshot`?"));

@@ -40,5 +40,6 @@ pub(crate) use self::{
     node::{IMAGE, Plugged, export, import, proxy_node},
     place::Place,
     profile::Profile,
-    settings::Settings,
+    settings::{Settings, note_restored},
+    status::is_running,
 };

@@ -71,6 +71,12 @@ pub(super) fn processes(layout: &Layout, part: &str) -> Vec<i32> {
     all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_part).collect()
 }
 
+/// Whether any process of the cluster runs.
+pub(crate) fn is_running(layout: &Layout) -> bool {
+    pid(&layout.path("run/supervisor.pid")).is_some()
+        || ["supervise", "control", "node"].iter().any(|part| !processes(layout, part).is_empty())
+}
+
 /// Whether a supervisor is what `up --foreground` or `join --foreground` has become.
 pub(super) fn in_foreground(pid: i32) -> bool {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();

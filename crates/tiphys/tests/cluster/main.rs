@@ -14,6 +14,7 @@ mod pods;
 mod programs;
 mod quorum;
 mod second_node;
+mod services;
 mod settings;
 #[path = "../security/image.rs"]
 #[allow(dead_code, reason = "shared with the attacks, which use more of it")]

@@ -16,10 +16,21 @@ fn a_cluster_moves_to_another_machine() {
     one.kubectl(&["create", "secret", "generic", "s", &literal]);
     one.kubectl(&["create", "configmap", "m", "--from-literal=a=b"]);
     let file = one.path().join("saved.db").to_str().expect("text").to_owned();
-    let said = one.tiphys(&["snapshot", "save", &file]);
-    assert!(said.contains("keys"), "{said}");
+    one.kubectl(&["create", "deployment", "web", "--image", "tiphys.local/hello:1"]);
+    let is_ready = |world: &World| {
+        let count = ["get", "deploy", "web", "-o", "jsonpath={.status.readyReplicas}"];
+        world.try_kubectl(&count) == "1"
+    };
+    one.until("the pod is ready", || is_ready(&one));
+    let plain = one.path().join("plain.db").to_str().expect("text").to_owned();
+    let said = one.tiphys(&["snapshot", "save", &plain]);
+    assert!(said.contains("keys") && said.contains("not in it: the keys that "), "{said}");
+    let phrase = one.file("phrase", "correct horse battery\n");
+    let said = one.tiphys(&["snapshot", "save", &file, "--passphrase-file", &phrase]);
+    assert!(said.contains("sealed in it: it can be restored anywhere"), "{said}");
     let status = run(&mut one.command(&["snapshot", "status", &file]));
     assert!(status.contains("revision ") && status.contains("keys "), "{status}");
+    assert!(status.contains("keys of the cluster: sealed in it"), "{status}");
 
     // again and again, and only the newest stay
     let folder = one.path().join("kept");
@@ -45,23 +56,56 @@ fn a_cluster_moves_to_another_machine() {
         assert!(found.is_empty(), "{text} is in {found:?}");
     }
 
-    // its key goes with it; it has another name and another address
-    let keys = Path::new("pki/encryption.yaml");
-    fs::create_dir_all(two.path().join("pki")).expect("a folder");
-    fs::copy(one.path().join(keys), two.path().join(keys)).expect("the key is there");
-    let said = two.tiphys(&["snapshot", "restore", &file]);
+    // what would be broken afterwards is refused
+    let other = one.file("other", "another passphrase\n");
+    let refusals: &[(&[&str], &str)] = &[
+        (&[&plain], "encrypted with keys that are neither in this file nor in "),
+        (&[&plain, "--passphrase-file", &phrase], "there are no keys in this file"),
+        (&[&file], "the keys in this file are sealed"),
+        (&[&file, "--passphrase-file", &other], "not the one they were sealed with"),
+        (&[&file, "--key-file", "/nowhere"], "cannot read /nowhere"),
+    ];
+    for (args, expected) in refusals {
+        let said = two.try_tiphys(&[&["snapshot", "restore"], *args].concat());
+        assert!(said.contains(expected), "{args:?}: {said}");
+        assert!(!two.path().join("store").exists(), "{args:?}");
+    }
+
+    // one file is all that another machine with another address needs
+    let restore = ["snapshot", "restore", &file, "--passphrase-file", &phrase];
+    let said = two.tiphys(&restore);
     assert!(said.contains("keys restored"), "{said}");
-    let again = two.try_tiphys(&["snapshot", "restore", &file]);
-    assert!(again.contains("holds a store already"), "{again}");
-    two.tiphys(&["up", "--node-name", "n2"]);
+    let again = two.try_tiphys(&restore);
+    assert!(again.contains("holds a store already: give --in-place"), "{again}");
+    let key = "pki/ca.key";
+    assert_eq!(read(&one, key), read(&two, key), "certificates that were signed stay good");
+    two.tiphys(&["up"]);
     let value = ["get", "secret", "s", "-o", "jsonpath={.data.k}"];
     assert_eq!(two.kubectl(&value), ENCODED);
+    two.until("the pod is ready again", || is_ready(&two));
     assert_eq!(two.kubectl(&["get", "configmap", "m", "-o", "jsonpath={.data.a}"]), "b");
-    two.until("its own node is ready", || {
-        let nodes = two.try_kubectl(&["get", "nodes"]);
-        nodes.lines().any(|line| line.starts_with("n2 ") && line.contains(" Ready "))
-    });
+    let nodes = two.kubectl(&["get", "nodes", "--no-headers"]);
+    assert!(nodes.starts_with("n1 ") && nodes.lines().count() == 1, "{nodes}");
+
+    // back to what was saved, in place; what was there is kept
+    two.kubectl(&["delete", "configmap", "m"]);
+    let running = two.try_tiphys(&[&restore[..], &["--in-place"]].concat());
+    assert!(running.contains("end it with `tiphys down` first"), "{running}");
     two.tiphys(&["down", "--now"]);
+    let said = two.tiphys(&[&restore[..], &["--in-place"]].concat());
+    assert!(said.contains("the store that was there is in "), "{said}");
+    let kept = fs::read_dir(two.path()).expect("a folder").flatten();
+    let kept =
+        kept.filter(|entry| entry.file_name().to_string_lossy().starts_with("store.before-"));
+    assert_eq!(kept.count(), 1);
+    two.tiphys(&["up"]);
+    assert_eq!(two.kubectl(&["get", "configmap", "m", "-o", "jsonpath={.data.a}"]), "b");
+    assert_eq!(two.kubectl(&value), ENCODED);
+    two.tiphys(&["down", "--now"]);
+}
+
+fn read(world: &World, name: &str) -> String {
+    fs::read_to_string(world.path().join(name)).expect("a file")
 }
 
 /// What is larger is an executable, or a layer with one.

@@ -1,8 +1,9 @@
 //! What a start wants of the settings, and what is chosen where nobody says.
 
-use std::{net::IpAddr, path::Path};
+use std::{fs, net::IpAddr, path::Path};
 
 use anyhow::{Context as _, Result, ensure};
+use object::{Value, yaml};
 
 use super::{ComponentArgs, Settings, change::refuse_change};
 use crate::up::{Layout, Profile, clusters, machine};
@@ -95,13 +96,13 @@ impl Settings {
         let others = clusters::others(layout);
         let taken = others.iter().flat_map(|other| [&other.cluster_cidr, &other.service_cidr]);
         let taken: Vec<_> = taken.filter_map(|text| machine::Range::parse(text).ok()).collect();
-        let (pods, services) = machine::ranges(
-            wishes.cluster_cidr.as_deref(),
-            wishes.service_cidr.as_deref(),
-            &taken,
-        )?;
-        let node_name = match &wishes.node_name {
-            Some(name) => name.clone(),
+        let restored = restored(layout);
+        let kept = |key: &str| restored.get(key).as_str().map(str::to_owned);
+        let pods = wishes.cluster_cidr.clone().or_else(|| kept("clusterCIDR"));
+        let services = wishes.service_cidr.clone().or_else(|| kept("serviceCIDR"));
+        let (pods, services) = machine::ranges(pods.as_deref(), services.as_deref(), &taken)?;
+        let node_name = match wishes.node_name.clone().or_else(|| kept("nodeName")) {
+            Some(name) => name,
             None => machine::host_name()?,
         };
         let is_free = |port: &u16| {
@@ -167,6 +168,23 @@ impl Settings {
         Ok(())
     }
 }
+
+/// The settings of the cluster that objects were restored from: its objects have addresses of its
+/// ranges, and its pods are bound to its node.
+fn restored(layout: &Layout) -> Value {
+    let text = fs::read_to_string(layout.path(RESTORED)).unwrap_or_default();
+    yaml::from_yaml(&text).unwrap_or_default()
+}
+
+/// Notes the settings of the cluster that objects were restored from, for the first start.
+pub(crate) fn note_restored(data: &Path, text: &[u8]) -> Result<()> {
+    let path = data.join(RESTORED);
+    sys::record::write(&path, text, sys::record::Durability::Whole)
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Below the data folder: the settings of the cluster that was restored here.
+const RESTORED: &str = "restored.yaml";
 
 /// Below the data folder: the settings that the cluster last ran with.
 const APPLIED: &str = "run/applied.yaml";

@@ -1,4 +1,7 @@
-//! `snapshot`: everything that is stored, in one file.
+//! `snapshot`: everything that is stored, in one file that restores anywhere.
+
+mod keys;
+mod sealed;
 
 use std::{
     ffi::OsString,
@@ -16,7 +19,9 @@ use pki::Pair;
 use store::{Folder, Remote, archive, archive::Archive};
 use tracing::{info, warn};
 
+use self::sealed::Secret;
 use super::{asked_to_stop, etcd::duration, parse, run_async};
+use crate::up;
 
 #[derive(Parser)]
 pub(super) struct Arguments {
@@ -31,7 +36,9 @@ enum Command {
         /// The file; with --every, the folder.
         to: PathBuf,
         #[command(flatten)]
-        place: Place,
+        place: StorePlace,
+        #[command(flatten)]
+        secret: SecretFlags,
         /// Save again and again: 6h, 30m.
         #[arg(long, value_name = "DURATION")]
         every: Option<String>,
@@ -43,17 +50,43 @@ enum Command {
     Restore {
         from: PathBuf,
         #[command(flatten)]
-        place: Place,
+        place: StorePlace,
+        #[command(flatten)]
+        secret: SecretFlags,
+        /// Take the place of the store that is there, which is kept beside it.
+        #[arg(long)]
+        in_place: bool,
     },
     /// Say what is in a file.
     Status { of: PathBuf },
 }
 
+/// What seals the keys of the cluster in the file.
+#[derive(Args, Clone, Default)]
+struct SecretFlags {
+    /// A file with the passphrase that seals the cluster's keys in the snapshot; -: standard input.
+    #[arg(long, value_name = "FILE", conflicts_with = "key_file")]
+    passphrase_file: Option<PathBuf>,
+    /// A file of at least 32 bytes that seals them instead.
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+}
+
+impl SecretFlags {
+    fn read(&self) -> Result<Option<Secret>> {
+        match (&self.passphrase_file, &self.key_file) {
+            (Some(path), _) => Ok(Some(Secret::passphrase(path)?)),
+            (None, Some(path)) => Ok(Some(Secret::key_file(path)?)),
+            (None, None) => Ok(None),
+        }
+    }
+}
+
 #[derive(Args, Clone)]
-struct Place {
-    /// The folder of the cluster, or of `tiphys etcd`.
-    #[arg(long, default_value = "/var/lib/tiphys")]
-    data_dir: PathBuf,
+struct StorePlace {
+    /// The cluster, or the folder of `tiphys etcd`.
+    #[command(flatten)]
+    cluster: up::Place,
     /// Where an etcd is, instead.
     #[arg(long, value_delimiter = ',', value_name = "URL")]
     endpoints: Vec<String>,
@@ -75,28 +108,38 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
     };
     run_async("snapshot", async {
         match command {
-            Command::Save { to, place, every: None, .. } => save(&to, &place).await,
-            Command::Save { to, place, every: Some(every), keep } => {
-                repeat(&to, &place, &every, keep).await
+            Command::Save { to, place, secret, every: None, .. } => {
+                save(&to, &place, secret.read()?.as_ref()).await
             }
-            Command::Restore { from, place } => restore(&from, &place).await,
+            Command::Save { to, place, secret, every: Some(every), keep } => {
+                repeat(&to, (&place, secret.read()?.as_ref()), &every, keep).await
+            }
+            Command::Restore { from, place, secret, in_place } => {
+                restore(&from, &place, secret.read()?.as_ref(), in_place).await
+            }
             Command::Status { of } => status(&of),
         }
     })
 }
 
 /// Whole or not at all.
-async fn save(to: &Path, place: &Place) -> Result<()> {
+async fn save(to: &Path, place: &StorePlace, secret: Option<&Secret>) -> Result<()> {
     ensure!(!to.exists(), "{} is there already", to.display());
     let part = to.with_extension("part");
     let file =
         File::options().read(true).write(true).create(true).truncate(true).mode(0o600).open(&part);
     let mut file = file.with_context(|| format!("cannot make {}", part.display()))?;
     if place.endpoints.is_empty() {
-        let folder = place.data_dir.join("store");
-        ensure!(folder.is_dir(), "{} is no folder of a store", folder.display());
-        archive::save(&Folder::open(&folder)?, SystemClock.now(), &mut file)?;
+        let layout = place.cluster.layout()?;
+        let folder = layout.path("store");
+        ensure!(folder.is_dir(), "there is no store in {}", folder.display());
+        let beside = keys::collect(layout.dir(), secret)?;
+        archive::save_beside(&Folder::open(&folder)?, SystemClock.now(), &beside, &mut file)?;
     } else {
+        ensure!(
+            secret.is_none(),
+            "the keys of a cluster are not in its etcd: save them where it runs"
+        );
         store::etcd::save(&place.remote()?, &mut file).await?;
     }
     drop(file);
@@ -109,18 +152,33 @@ async fn save(to: &Path, place: &Place) -> Result<()> {
         saved.keys(),
         saved.size
     );
+    let encrypted = apiserver::unreadable(None, saved.items())?;
+    if secret.is_some() {
+        println!("the keys of the cluster are sealed in it: it can be restored anywhere");
+    } else if encrypted > 0 {
+        println!(
+            "not in it: the keys that {encrypted} objects are encrypted with, the authorities and the \
+             keys of service accounts; to have them in it, give --passphrase-file or --key-file, \
+             else keep a copy of the folder pki"
+        );
+    }
     Ok(())
 }
 
 /// Saves for ever, and removes the oldest.
-async fn repeat(folder: &Path, place: &Place, every: &str, keep: usize) -> Result<()> {
+async fn repeat(
+    folder: &Path,
+    (place, secret): (&StorePlace, Option<&Secret>),
+    every: &str,
+    keep: usize,
+) -> Result<()> {
     let every = duration(every, "--every")?;
     ensure!(!every.is_zero() && keep > 0, "--every and --keep must be more than 0");
     fs::create_dir_all(folder)?;
     let mut stop = std::pin::pin!(asked_to_stop());
     loop {
         let name = format!("snapshot-{}.db", Time::text(SystemClock.now()).replace(':', ""));
-        if let Err(error) = save(&folder.join(name), place).await {
+        if let Err(error) = save(&folder.join(name), place, secret).await {
             warn!(error = format!("{error:#}"), "no snapshot this time");
         }
         prune(folder, keep)?;
@@ -147,34 +205,81 @@ fn prune(folder: &Path, keep: usize) -> Result<()> {
     Ok(())
 }
 
-async fn restore(from: &Path, place: &Place) -> Result<()> {
+async fn restore(
+    from: &Path,
+    place: &StorePlace,
+    secret: Option<&Secret>,
+    in_place: bool,
+) -> Result<()> {
     let archive = Archive::read(from)?;
     if !place.endpoints.is_empty() {
+        ensure!(secret.is_none(), "keys are restored to a data folder, not to an etcd");
         let count = store::etcd::restore(&archive, &place.remote()?).await?;
         println!("{count} keys restored");
         return Ok(());
     }
-    let folder = place.data_dir.join("store");
-    fs::create_dir_all(&place.data_dir)?;
-    let disk =
-        Folder::open(&folder).with_context(|| format!("cannot open {}", folder.display()))?;
-    let revision = archive.restore(&disk, SystemClock.now())?;
+    let layout = place.cluster.layout()?;
+    let data = layout.dir();
+    ensure!(
+        !up::is_running(&layout),
+        "a cluster runs on {}: end it with `tiphys down` first",
+        data.display()
+    );
+    let stamp = Time::text(SystemClock.now()).replace(':', "");
+    let folder = layout.path("store");
+    let is_used = folder.read_dir().is_ok_and(|mut entries| entries.next().is_some());
+    ensure!(
+        in_place || !is_used,
+        "{} holds a store already: give --in-place to put this one in its place",
+        folder.display()
+    );
+    let keys = keys::Keys::choose(&archive, secret, data)?;
+    layout.make_folder()?;
+    let kept = layout.path(&format!("store.before-{stamp}"));
+    if is_used {
+        fs::rename(&folder, &kept).with_context(|| format!("cannot make {}", kept.display()))?;
+    }
+    let restored = || -> Result<u64> {
+        let disk =
+            Folder::open(&folder).with_context(|| format!("cannot open {}", folder.display()))?;
+        Ok(archive.restore(&disk, SystemClock.now())?)
+    };
+    let revision = match restored() {
+        Ok(revision) => revision,
+        Err(error) if is_used => {
+            let _ = fs::remove_dir_all(&folder);
+            fs::rename(&kept, &folder)?; // as it was
+            return Err(error);
+        }
+        Err(error) => return Err(error),
+    };
     println!(
         "{} keys restored into {}; it goes on behind revision {revision}",
         archive.keys(),
         folder.display()
     );
-    Ok(())
+    if is_used {
+        println!("the store that was there is in {}", kept.display());
+    }
+    if let Some(keys) = keys {
+        let aside = keys.write(data, &stamp)?;
+        println!("the keys of the cluster are in {}", layout.path("pki").display());
+        if let Some(aside) = aside {
+            println!("the keys that were there are in {}", aside.display());
+        }
+    }
+    keys::note_settings(&archive, data)
 }
 
 fn status(of: &Path) -> Result<()> {
     let archive = Archive::read(of)?;
     let Archive { revision, versions, size, .. } = archive;
     println!("revision {revision}\nversions {versions}\nkeys {}\nsize {size}", archive.keys());
+    println!("keys of the cluster: {}", keys::describe(&archive));
     Ok(())
 }
 
-impl Place {
+impl StorePlace {
     fn remote(&self) -> Result<Remote> {
         let read = |path: &PathBuf| {
             fs::read(path).with_context(|| format!("cannot read {}", path.display()))
@@ -209,11 +314,16 @@ mod tests {
         fs::create_dir_all(&saved).unwrap();
         let disk = Arc::new(Folder::open(data.join("store")).unwrap());
         store::DiskLog::open(disk, Arc::new(SystemClock), store::Options::default()).unwrap();
-        let place =
-            Place { data_dir: data, endpoints: vec![], cacert: None, cert: None, key: None };
+        let place = StorePlace {
+            cluster: up::Place::at(&data),
+            endpoints: vec![],
+            cacert: None,
+            cert: None,
+            key: None,
+        };
         for hour in 1..=4 {
             let name = format!("snapshot-2026-01-01T0{hour}0000Z.db");
-            save(&saved.join(name), &place).await.unwrap();
+            save(&saved.join(name), &place, None).await.unwrap();
             prune(&saved, 2).unwrap();
         }
         fs::write(saved.join("mine.db"), "x").unwrap();
@@ -225,7 +335,7 @@ mod tests {
         let kept = ["snapshot-2026-01-01T030000Z.db", "snapshot-2026-01-01T040000Z.db"];
         assert_eq!(names, ["mine.db", kept[0], kept[1], "snapshot-note.txt"]);
         assert!(Archive::read(&saved.join(kept[1])).is_ok(), "it can be restored");
-        let again = save(&saved.join(kept[1]), &place).await.unwrap_err();
+        let again = save(&saved.join(kept[1]), &place, None).await.unwrap_err();
         assert!(again.to_string().contains("already"), "{again}");
     }
 }
