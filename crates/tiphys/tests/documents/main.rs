@@ -111,7 +111,11 @@ fn read_with(name: &str, document: &str, kubectl: Option<&str>, two: bool) {
     } else {
         worlds.push(World::new(name));
     }
-    let mut readers: Vec<Reader> = worlds.iter().map(|world| Reader::new(world, kubectl)).collect();
+    let folder = tempfile::tempdir().expect("a folder");
+    let of_machine = |number: usize| folder.path().join(format!("machine-{}", number + 1));
+    let readers = worlds.iter().enumerate();
+    let mut readers: Vec<Reader> =
+        readers.map(|(number, world)| Reader::new(world, of_machine(number), kubectl)).collect();
     let mut failures = Vec::new();
     for step in &steps {
         let Some(reader) = readers.get_mut(step.machine) else {

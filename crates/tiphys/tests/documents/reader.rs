@@ -4,13 +4,12 @@ use std::{
     fs,
     io::{BufRead, BufReader, Write},
     os::unix::{fs::PermissionsExt, fs::symlink},
+    path::PathBuf,
     process::{Child, ChildStdin, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
     thread,
     time::{Duration, Instant},
 };
-
-use tempfile::TempDir;
 
 use crate::{
     image,
@@ -30,16 +29,16 @@ pub(crate) struct Reader<'a> {
     shell: Child,
     input: ChildStdin,
     output: Receiver<String>,
-    folder: TempDir,
+    folder: PathBuf,
 }
 
 impl<'a> Reader<'a> {
-    /// In the reader's folder are `busybox.tar`, an image, and the manifests that the document has saved.
-    pub(crate) fn new(world: &'a World, kubectl: Option<&str>) -> Self {
-        let folder = tempfile::Builder::new().prefix("reader").tempdir().expect("a folder");
-        let programs = folder.path().join("bin");
+    /// The reader works in a folder of its own, beside those of other machines. `busybox.tar` in it is an
+    /// image; what the document has saved is there too.
+    pub(crate) fn new(world: &'a World, folder: PathBuf, kubectl: Option<&str>) -> Self {
+        let programs = folder.join("bin");
         fs::create_dir_all(&programs).expect("a folder");
-        image::write(world, "docker.io/library/busybox:1.37", &folder.path().join("busybox.tar"));
+        image::write(world, "docker.io/library/busybox:1.37", &folder.join("busybox.tar"));
         symlink(env!("CARGO_BIN_EXE_tiphys"), programs.join("tiphys")).expect("a link");
         let script = match kubectl {
             Some(program) => format!("#!/bin/sh\nexec {program} \"$@\"\n"),
@@ -51,7 +50,7 @@ impl<'a> Reader<'a> {
 
         let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", programs.display());
         let mut command = world.inside("bash", &["--norc", "--noprofile"]);
-        command.current_dir(&folder).env("PATH", path).env("HOME", folder.path());
+        command.current_dir(&folder).env("PATH", path).env("HOME", &folder);
         command.env("TIPHYS_DATA_DIR", world.path()).env_remove("KUBECONFIG");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut shell = command.spawn().expect("bash is there");
@@ -74,7 +73,7 @@ impl<'a> Reader<'a> {
         match &step.action {
             Action::Save { name, content } => {
                 let content = self.localize(content);
-                fs::write(self.folder.path().join(name), content).map_err(|error| error.to_string())
+                fs::write(self.folder.join(name), content).map_err(|error| error.to_string())
             }
             Action::Run { command, prints, eventually, fails } => {
                 let command = self.localize(command);
