@@ -1,6 +1,10 @@
 //! The seam to pod networks.
 
-use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    path::PathBuf,
+};
 
 /// A pod that needs a network.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +64,11 @@ pub trait Cni: Send + Sync + std::fmt::Debug {
 
     /// Whether pods can get a network, or why not.
     async fn status(&self) -> Result<(), NetworkError>;
+
+    /// Removes the networks of all sandboxes but these. Nothing is added meanwhile.
+    async fn collect(&self, _live: &BTreeSet<String>) -> Result<(), NetworkError> {
+        Ok(())
+    }
 
     /// The range that the API server gave to this node.
     async fn set_pod_cidr(&self, _cidr: &str) -> Result<(), NetworkError> {

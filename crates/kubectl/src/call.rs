@@ -1,6 +1,6 @@
 //! One run of a command: its flags, the configuration, the server.
 
-use std::{cell::OnceCell, io::Write as _, path::Path, time::Duration};
+use std::{cell::OnceCell, path::Path, time::Duration};
 
 use client::Kubeconfig;
 use object::{Clock as _, SystemClock, Value, quote::quote, yaml};
@@ -11,6 +11,7 @@ use crate::{
     kubeconfig::{self, Files},
     resources::Resources,
     server::Server,
+    stdio,
 };
 
 /// What comes from the environment, read once.
@@ -26,6 +27,8 @@ pub(crate) struct Environment {
     pub(crate) kuberc: String,
     pub(crate) service_host: String,
     pub(crate) service_port: String,
+    /// The folder of this machine's own cluster, which need not be there.
+    pub(crate) data_dir: String,
 }
 
 /// Flags that every command takes.
@@ -84,16 +87,20 @@ impl<'a> Call<'a> {
         &self.flags.words
     }
 
-    /// Prints to stdout; a reader that went away is no failure.
-    #[expect(clippy::unused_self, reason = "a call is what speaks")]
+    /// Prints to stdout.
     pub(crate) fn out(&self, text: &str) {
-        let mut out = std::io::stdout().lock();
-        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        self.out_bytes(text.as_bytes());
     }
 
     #[expect(clippy::unused_self, reason = "a call is what speaks")]
+    pub(crate) fn out_bytes(&self, bytes: &[u8]) {
+        stdio::write(&mut std::io::stdout().lock(), bytes);
+    }
+
+    /// Prints a line to stderr.
+    #[expect(clippy::unused_self, reason = "a call is what speaks")]
     pub(crate) fn say(&self, text: &str) {
-        let _ = writeln!(std::io::stderr(), "{text}");
+        stdio::write(&mut std::io::stderr(), format!("{text}\n").as_bytes());
     }
 
     /// What the log has when nobody answers a question about what there is.
@@ -140,8 +147,21 @@ impl<'a> Call<'a> {
         if let Some(config) = self.config.get() {
             return Ok(config);
         }
-        let config = self.files()?.merged(true);
+        let mut files = self.files()?;
+        if files.files.is_empty() && self.is_local() {
+            // The user has no configuration, but this machine may have a cluster.
+            let admin = Path::new(&self.environment.data_dir).join("kubeconfig/admin");
+            files = Files::load(&[admin], false)?;
+        }
+        let config = files.merged(true);
         Ok(self.config.get_or_init(|| config))
+    }
+
+    /// Whether nothing says which cluster is meant.
+    fn is_local(&self) -> bool {
+        self.environment.kubeconfig.is_empty()
+            && self.environment.service_host.is_empty()
+            && self.flags.global("server").is_empty()
     }
 
     /// The context that is used: its name, and what it says.

@@ -3,6 +3,7 @@
 mod annotate;
 mod api;
 mod apply;
+mod attach;
 mod auth;
 mod autoscale;
 mod certificate;
@@ -111,8 +112,8 @@ pub(crate) const COMMANDS: &[Command] = &[
     run::COMMAND,
     expose::COMMAND,
     logs::COMMAND,
-    exec::EXEC,
-    exec::ATTACH,
+    exec::COMMAND,
+    attach::COMMAND,
     cp::COMMAND,
     debug::COMMAND,
     port_forward::COMMAND,
@@ -181,15 +182,11 @@ pub(crate) fn run(environment: &Environment, args: &[String]) -> Result {
             )))
         } else {
             let names: Vec<&str> = COMMANDS.iter().map(|command| command.name).collect();
-            let mut out = std::io::stdout();
-            let _ = std::io::Write::write_all(
-                &mut out,
-                format!(
-                    "kubectl controls the Kubernetes cluster manager.\n\nCommands: {}\n",
-                    names.join(", ")
-                )
-                .as_bytes(),
+            let text = format!(
+                "kubectl controls the Kubernetes cluster manager.\n\nCommands: {}\n",
+                names.join(", ")
             );
+            crate::stdio::write(&mut std::io::stdout(), text.as_bytes());
             Ok(())
         };
     };

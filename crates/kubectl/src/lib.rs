@@ -17,6 +17,7 @@ mod call;
 mod commands;
 mod describe;
 mod fail;
+mod fetch;
 mod flags;
 mod kubeconfig;
 mod kustomize;
@@ -27,13 +28,17 @@ mod record;
 mod resources;
 mod select;
 mod server;
+mod stdio;
 mod streams;
 mod watching;
 mod workload;
 
-use std::{ffi::OsString, io::Write as _, process::ExitCode};
+use std::{ffi::OsString, process::ExitCode};
 
 use self::call::Environment;
+
+/// Where a cluster of this machine is, unless somebody says so.
+const DATA_DIR: &str = "/var/lib/tiphys";
 
 /// Runs kubectl with these arguments (without the name of the program).
 pub fn main(args: Vec<OsString>) -> ExitCode {
@@ -43,7 +48,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(fail) => {
             let (text, code) = fail.report();
-            let _ = std::io::stderr().write_all(text.as_bytes());
+            stdio::write(&mut std::io::stderr(), text.as_bytes());
             ExitCode::from(code)
         }
     }
@@ -63,5 +68,8 @@ fn environment() -> Environment {
         kuberc: if read("KUBECTL_KUBERC") == "false" { "off".to_owned() } else { read("KUBERC") },
         service_host: read("KUBERNETES_SERVICE_HOST"),
         service_port: read("KUBERNETES_SERVICE_PORT"),
+        data_dir: Some(read("TIPHYS_DATA_DIR"))
+            .filter(|dir| !dir.is_empty())
+            .unwrap_or_else(|| DATA_DIR.to_owned()),
     }
 }

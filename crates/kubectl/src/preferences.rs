@@ -100,7 +100,7 @@ pub(crate) fn apply(environment: &Environment, args: &[String]) -> Result<Vec<St
 }
 
 fn eprint(text: &str) {
-    let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
+    crate::stdio::write(&mut std::io::stderr(), text.as_bytes());
 }
 
 /// The command that words lead to, and how many of them do.

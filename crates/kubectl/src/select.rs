@@ -116,7 +116,8 @@ impl Call<'_> {
     pub(crate) fn select(&self, words: &[String], how: How) -> Result<(Vec<Info>, Vec<Fail>)> {
         if self.has_files() {
             if !words.is_empty() {
-                for name in self.flags.all("filename").iter().filter(|name| *name != "-") {
+                let named = self.flags.all("filename").iter();
+                for name in named.filter(|name| *name != "-" && !is_url(name)) {
                     files(Path::new(name), false)?;
                 }
                 return Err(Fail::error(
@@ -421,11 +422,8 @@ impl Call<'_> {
                     .read_to_string(&mut text)
                     .map_err(|e| Fail::error(e.to_string()))?;
                 all.extend(read("STDIN", &text)?);
-            } else if name.starts_with("http://") || name.starts_with("https://") {
-                return Err(Fail::error(format!(
-                    "reading from the URL {} is not supported",
-                    quote(name)
-                )));
+            } else if is_url(name) {
+                all.extend(read(name, &crate::fetch::text(name)?)?);
             } else {
                 for file in files(Path::new(name), self.flags.on("recursive"))? {
                     let text = fs::read_to_string(&file)
@@ -436,6 +434,10 @@ impl Call<'_> {
         }
         Ok(all)
     }
+}
+
+fn is_url(name: &str) -> bool {
+    name.starts_with("http://") || name.starts_with("https://")
 }
 
 fn items(resource: &Resource, list: &Value) -> Vec<Info> {
@@ -499,6 +501,16 @@ fn walk(folder: &Path, recursive: bool, found: &mut Vec<String>) -> std::io::Res
     Ok(())
 }
 
+/// The documents of a YAML text.
+fn documents(text: &str) -> std::result::Result<Vec<Value>, String> {
+    let documents = yaml::split(text).map_err(|error| error.to_string())?;
+    let objects = documents.into_iter().map(|document| {
+        yaml::from_yaml_lenient(document)
+            .map_err(|error| format!("error converting YAML to JSON: {error}"))
+    });
+    objects.collect()
+}
+
 /// The objects in a text, YAML or JSON.
 pub(crate) fn read(source: &str, text: &str) -> Result<Vec<(String, Value)>> {
     let wrong = |why: String| Fail::Plain(format!("error parsing {source}: {why}"));
@@ -506,14 +518,22 @@ pub(crate) fn read(source: &str, text: &str) -> Result<Vec<(String, Value)>> {
     if text.trim_start().starts_with('{') {
         let mut rest = text;
         while let Some(object) = from_json_next(&mut rest) {
-            objects.push(object.map_err(|error| wrong(format!("json: {error}")))?);
+            match object {
+                Ok(object) => objects.push(object),
+                Err(error) => {
+                    // YAML may begin like JSON.
+                    objects = documents(text)
+                        .ok()
+                        .filter(|all| {
+                            all.iter().all(|object| object.is_object() || object.is_null())
+                        })
+                        .ok_or_else(|| wrong(format!("json: {error}")))?;
+                    break;
+                }
+            }
         }
     } else {
-        for document in yaml::split(text).map_err(|error| wrong(error.to_string()))? {
-            let object = yaml::from_yaml_lenient(document)
-                .map_err(|error| wrong(format!("error converting YAML to JSON: {error}")))?;
-            objects.push(object);
-        }
+        objects = documents(text).map_err(wrong)?;
     }
     let mut all = Vec::new();
     for object in objects.into_iter().filter(|object| !object.is_null()) {
@@ -541,4 +561,13 @@ pub(crate) fn read(source: &str, text: &str) -> Result<Vec<(String, Value)>> {
         all.push((source.to_owned(), object));
     }
     Ok(all)
+}
+
+#[test]
+fn yaml_may_begin_like_json() {
+    let read = |text: &str| read("f", text).map(|all| all.len()).map_err(|fail| fail.words());
+    assert_eq!(read("{apiVersion: v1, kind: Pod}"), Ok(1));
+    assert_eq!(read("{apiVersion: v1, kind: Pod}\n---\napiVersion: v1\nkind: Pod\n"), Ok(2));
+    assert_eq!(read(r#"{"apiVersion":"v1","kind":"Pod"} {"apiVersion":"v1","kind":"Pod"}"#), Ok(2));
+    assert!(read("{apiVersion").is_err_and(|says| says.starts_with("error parsing f: json: ")));
 }

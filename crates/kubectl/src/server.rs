@@ -1,6 +1,6 @@
 //! The API server, one request after the other: commands are plain code that waits.
 
-use std::{cell::RefCell, collections::HashSet, io::Write as _};
+use std::{cell::RefCell, collections::HashSet};
 
 use bytes::Bytes;
 use client::{Client, Config, Error, Response, WebSocket};
@@ -14,6 +14,7 @@ use tokio::runtime::Runtime;
 use crate::{
     fail::{Fail, Result},
     print::json,
+    stdio,
 };
 
 pub(crate) const JSON: &str = "application/json";
@@ -78,6 +79,16 @@ impl Server {
     pub(crate) fn post(&self, path: &str, object: &Value) -> Result<Value> {
         let body = (JSON, json::compact(object).into_bytes());
         decode(&self.bytes(Method::POST, path, JSON, Some(body))?)
+    }
+
+    /// Creates an object. One that comes from a server has a revision, which a new one must not have.
+    pub(crate) fn create(&self, path: &str, object: &Value) -> Result<Value> {
+        if object["metadata"]["resourceVersion"].is_null() {
+            return self.post(path, object);
+        }
+        let mut object = object.clone();
+        object["metadata"].remove("resourceVersion");
+        self.post(path, &object)
     }
 
     pub(crate) fn put(&self, path: &str, object: &Value) -> Result<Value> {
@@ -162,6 +173,18 @@ impl Server {
         })
     }
 
+    /// One request of several that run at the same time.
+    pub(crate) async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value> {
+        let body = body.map(|body| (JSON, json::compact(body).into_bytes()));
+        let answer = self.send(method, path, JSON, body).await?;
+        decode(&answer.bytes().await.map_err(|error| self.fail(error))?)
+    }
+
     /// An answer whose body comes piece by piece.
     pub(crate) async fn open(&self, path: &str) -> Result<Response> {
         self.send(Method::GET, path, JSON, None).await
@@ -211,7 +234,7 @@ impl Server {
                 .map_or(text, |(_, text)| text.strip_suffix('"').unwrap_or(text));
             let text = text.replace("\\\"", "\"");
             if self.warned.borrow_mut().insert(text.clone()) {
-                let _ = writeln!(std::io::stderr(), "Warning: {text}");
+                stdio::write(&mut std::io::stderr(), format!("Warning: {text}\n").as_bytes());
             }
         }
         answer.success().await.map_err(|error| self.fail(error))

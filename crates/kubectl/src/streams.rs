@@ -1,17 +1,11 @@
 //! Streams with containers: finding the pod and container that are meant, and the
-//! protocol that carries several streams over one WebSocket.
+//! session that carries several streams over one WebSocket.
+
+mod session;
 
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use client::WebSocket;
-use futures_util::{SinkExt as _, StreamExt as _};
 use object::{Value, selector::Selector};
-use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
-    signal::unix::{SignalKind, signal},
-};
-use tokio_tungstenite::tungstenite::Message;
 
 use crate::{
     call::Call,
@@ -20,7 +14,7 @@ use crate::{
     select::{How, Info},
 };
 
-pub(crate) const PROTOCOLS: &[&str] = &["v5.channel.k8s.io", "v4.channel.k8s.io"];
+pub(crate) use self::session::{Sizes, exchange, open};
 
 /// The pod that a word means: its own name, or one of those that an object selects.
 pub(crate) fn pod_of(call: &Call<'_>, word: &str) -> Result<Value> {
@@ -138,130 +132,10 @@ pub(crate) fn container_of(
     Ok(first)
 }
 
-/// Channels of the protocol.
-const STDIN: u8 = 0;
-const STDOUT: u8 = 1;
-const STDERR: u8 = 2;
-const ERROR: u8 = 3;
-const RESIZE: u8 = 4;
-const CLOSE: u8 = 255;
-
-/// Carries our streams to a process and back, until it ends; what it ended with.
-pub(crate) async fn carry(socket: WebSocket, stdin: bool, tty: bool) -> Result {
-    let input = stdin.then(tokio::io::stdin);
-    exchange(socket, input, tokio::io::stdout(), tokio::io::stderr(), tty).await
-}
-
-/// The same with any streams.
-pub(crate) async fn exchange(
-    socket: WebSocket,
-    input: Option<impl AsyncRead + Unpin>,
-    mut out: impl AsyncWrite + Unpin,
-    mut err: impl AsyncWrite + Unpin,
-    tty: bool,
-) -> Result {
-    let can_close = socket.protocol == "v5.channel.k8s.io";
-    let (mut to, mut from) = socket.stream.split();
-    let mut resized =
-        signal(SignalKind::window_change()).map_err(|error| Fail::error(error.to_string()))?;
-    let mut buffer = vec![0; 32 << 10];
-    let (mut input, mut status) = (input, Value::Null);
-    if tty && let Some(size) = terminal_size() {
-        to.send(frame(RESIZE, size.as_bytes())).await.map_err(lost)?;
-    }
-    loop {
-        tokio::select! {
-            read = async { match &mut input {
-                Some(input) => input.read(&mut buffer).await,
-                None => std::future::pending().await,
-            } } => match read {
-                Ok(0) | Err(_) => {
-                    input = None;
-                    if can_close {
-                        to.send(frame(CLOSE, &[STDIN])).await.map_err(lost)?;
-                    }
-                }
-                Ok(length) => to.send(frame(STDIN, &buffer[..length])).await.map_err(lost)?,
-            },
-            _ = resized.recv(), if tty => if let Some(size) = terminal_size() {
-                to.send(frame(RESIZE, size.as_bytes())).await.map_err(lost)?;
-            },
-            message = from.next() => match message {
-                Some(Ok(Message::Binary(bytes))) if !bytes.is_empty() => match bytes[0] {
-                    STDOUT => { let _ = out.write_all(&bytes[1..]).await; let _ = out.flush().await; }
-                    STDERR => { let _ = err.write_all(&bytes[1..]).await; let _ = err.flush().await; }
-                    ERROR => status = object::from_json(&bytes[1..]).unwrap_or_default(),
-                    _ => {}
-                },
-                Some(Ok(Message::Close(_))) | None => break,
-                Some(Ok(_)) => {}
-                Some(Err(_)) if !status.is_null() => break,
-                Some(Err(error)) => return Err(lost(error)),
-            },
-        }
-        if !status.is_null() && !can_close {
-            break;
-        }
-    }
-    ended(&status)
-}
-
-fn frame(channel: u8, bytes: &[u8]) -> Message {
-    let mut all = Vec::with_capacity(bytes.len() + 1);
-    all.push(channel);
-    all.extend_from_slice(bytes);
-    Message::Binary(Bytes::from(all))
-}
-
-fn lost(error: impl std::fmt::Display) -> Fail {
-    Fail::error(format!("error reading from error stream: {error}"))
-}
-
-fn ended(status: &Value) -> Result {
-    if status["status"].as_str() != Some("Failure") {
-        return Ok(());
-    }
-    let causes = status["details"]["causes"].items();
-    let code = causes.iter().find(|cause| cause["reason"].as_str() == Some("ExitCode"));
-    if let Some(code) =
-        code.and_then(|cause| cause["message"].as_str()).and_then(|text| text.parse::<i64>().ok())
-    {
-        return Err(Fail::Many(vec![
-            Fail::Plain(format!("command terminated with exit code {code}")),
-            Fail::Code(u8::try_from(code & 0xff).unwrap_or(1)),
-        ]));
-    }
-    Err(Fail::error(status["message"].as_str().unwrap_or_default()))
-}
-
-fn terminal_size() -> Option<String> {
-    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
-    Some(format!("{{\"Width\":{},\"Height\":{}}}", size.ws_col, size.ws_row))
-}
-
-/// The terminal without echo and line editing, until it is dropped.
-pub(crate) struct RawTerminal {
-    before: rustix::termios::Termios,
-}
-
-impl RawTerminal {
-    /// `None` if stdin is no terminal.
-    pub(crate) fn new() -> Option<Self> {
-        let before = rustix::termios::tcgetattr(std::io::stdin()).ok()?;
-        let mut raw = before.clone();
-        raw.make_raw();
-        rustix::termios::tcsetattr(std::io::stdin(), rustix::termios::OptionalActions::Now, &raw)
-            .ok()?;
-        Some(Self { before })
-    }
-}
-
-impl Drop for RawTerminal {
-    fn drop(&mut self) {
-        let _ = rustix::termios::tcsetattr(
-            std::io::stdin(),
-            rustix::termios::OptionalActions::Now,
-            &self.before,
-        );
-    }
+/// What is said of a pod that was deleted while it was waited for.
+pub(crate) fn no_such_pod() -> Fail {
+    let mut status = object::Status::default();
+    status.set_reason("NotFound");
+    status.set_message("pods \"\" not found");
+    Fail::Server { status, doing: String::new() }
 }

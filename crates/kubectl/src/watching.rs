@@ -17,17 +17,40 @@ impl Call<'_> {
         &self,
         info: &Info,
         seconds: Option<f64>,
+        take: impl FnMut(Option<&Value>) -> Result<bool>,
+    ) -> Result<bool> {
+        let collection = info.resource.path(&info.namespace, "");
+        let kind = (&*info.resource.api_version(), &*info.resource.kind);
+        self.follow_in((&collection, &info.name), kind, seconds, take)
+    }
+
+    /// The same for the pod of that name.
+    pub(crate) fn follow_pod(
+        &self,
+        namespace: &str,
+        name: &str,
+        seconds: Option<f64>,
+        take: impl FnMut(Option<&Value>) -> Result<bool>,
+    ) -> Result<bool> {
+        let collection = format!("/api/v1/namespaces/{namespace}/pods");
+        self.follow_in((&collection, name), ("v1", "Pod"), seconds, take)
+    }
+
+    fn follow_in(
+        &self,
+        (collection, name): (&str, &str),
+        (api_version, kind): (&str, &str),
+        seconds: Option<f64>,
         mut take: impl FnMut(Option<&Value>) -> Result<bool>,
     ) -> Result<bool> {
         let started = std::time::Instant::now();
-        let selector = escape(&format!("metadata.name={}", info.name));
-        let collection = info.resource.path(&info.namespace, "");
+        let selector = escape(&format!("metadata.name={name}"));
         loop {
             let list = self.server()?.get(&format!("{collection}?fieldSelector={selector}"))?;
             let item = list["items"].items().first().map(|item| {
                 let mut item = item.clone();
-                item["apiVersion"] = info.resource.api_version().as_str().into();
-                item["kind"] = info.resource.kind.as_str().into();
+                item["apiVersion"] = api_version.into();
+                item["kind"] = kind.into();
                 item
             });
             if !take(item.as_ref())? {

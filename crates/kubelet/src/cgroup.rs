@@ -124,6 +124,13 @@ fn pod_limits(pod: &Pod) -> cgroup::Limits {
     }
 }
 
+/// The uids of pods that have a group.
+pub(crate) fn pods(root: &str) -> std::io::Result<Vec<String>> {
+    let found = Hierarchies::detect()?.below(&kubepods(root), |name| name.starts_with("pod"))?;
+    let uid = |path: &String| path.rsplit('/').next()?.strip_prefix("pod").map(str::to_owned);
+    Ok(found.iter().filter_map(uid).collect())
+}
+
 /// Ends and removes the group of a pod, wherever its class put it.
 pub(crate) fn remove(root: &str, uid: &str) {
     let Ok(hierarchies) = Hierarchies::detect() else { return };

@@ -34,8 +34,11 @@ pub struct Config {
     pub runtime_socket: PathBuf,
     /// Pods' volumes and files.
     pub root: PathBuf,
-    /// What containers write, a folder per pod.
+    /// What containers write, a folder per pod. Where it is called `pods`, collectors find links in the folder
+    /// `containers` beside it.
     pub logs: PathBuf,
+    /// What `/logs/` of the kubelet's port shows.
+    pub node_logs: PathBuf,
     /// `--pod-manifest-path`.
     pub static_pods: Option<PathBuf>,
     /// `--manifest-url`; plain HTTP.
@@ -61,9 +64,12 @@ pub struct Config {
     pub serving: Option<Serving>,
     /// Whose client certificates are believed.
     pub clients: Option<pki::Trust>,
+    /// Where the kubelet's port is; unspecified: on all of the node's addresses.
     pub address: IpAddr,
     /// 0: any that is free.
     pub port: u16,
+    /// Whether another free port is taken where somebody else has this one: several clusters may share a machine.
+    pub port_may_differ: bool,
     pub max_pods: u32,
     pub labels: BTreeMap<String, String>,
     /// As in `spec.taints` of a Node.
@@ -93,6 +99,7 @@ impl Config {
             runtime_socket: runtime_socket.into(),
             root: "/var/lib/kubelet".into(),
             logs: "/var/log/pods".into(),
+            node_logs: "/var/log".into(),
             static_pods: None,
             manifest_url: None,
             pod_cidr: String::new(),
@@ -109,6 +116,7 @@ impl Config {
             clients: None,
             address: Ipv4Addr::UNSPECIFIED.into(),
             port: 10250,
+            port_may_differ: false,
             max_pods: 110,
             labels: BTreeMap::new(),
             taints: Vec::new(),

@@ -47,10 +47,11 @@ pub fn config(config: &Config, pod: &Pod) -> Result<Resolver, String> {
 /// The name that a pod's processes see.
 pub fn hostname(config: &Config, pod: &Pod) -> String {
     let spec = pod.spec();
-    if let Some(name) = spec.hostname_override().filter(|name| !name.is_empty()) {
-        return name.to_owned();
-    }
-    let name = if spec.hostname().is_empty() { pod.metadata().name() } else { spec.hostname() };
+    let name = match override_of(pod) {
+        Some(name) => name,
+        None if spec.hostname().is_empty() => pod.metadata().name(),
+        None => spec.hostname(),
+    };
     let mut name = name.to_owned();
     name.truncate(LONGEST_NAME);
     let name = name.trim_end_matches(['-', '.']).to_owned();
@@ -94,9 +95,15 @@ pub fn hosts(config: &Config, pod: &Pod, ips: &[String]) -> String {
     out
 }
 
+/// The name that a pod has whatever else it says of its name.
+fn override_of(pod: &Pod) -> Option<&str> {
+    pod.spec().hostname_override().filter(|name| !name.is_empty())
+}
+
+/// The domain of a pod's name; a name that overrides others stands alone.
 fn domain(config: &Config, pod: &Pod) -> Option<String> {
     let (spec, namespace) = (pod.spec(), pod.metadata().namespace());
-    (!spec.subdomain().is_empty())
+    (!spec.subdomain().is_empty() && override_of(pod).is_none())
         .then(|| format!("{}.{namespace}.svc.{}", spec.subdomain(), config.cluster_domain))
 }
 
@@ -173,5 +180,13 @@ mod tests {
         let got = hosts(&node(), &pod, &["10.0.0.9".into()]);
         assert!(got.contains("10.0.0.9\th.s.ns.svc.cluster.local\th\n"), "{got}");
         assert!(got.ends_with("# Entries added by HostAliases.\n1.2.3.4\ta\tb\n"), "{got}");
+    }
+
+    #[test]
+    fn a_name_that_overrides_has_no_domain() {
+        let pod = pod("hostname: h, subdomain: s, hostnameOverride: other.name");
+        assert_eq!(hostname(&node(), &pod), "other.name");
+        let got = hosts(&node(), &pod, &["10.0.0.9".into()]);
+        assert!(got.contains("10.0.0.9\tother.name\n"), "{got}");
     }
 }

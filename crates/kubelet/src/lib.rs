@@ -22,6 +22,7 @@ mod node;
 mod objects;
 mod orphans;
 pub mod pod;
+mod pod_logs;
 pub mod probe;
 pub mod reserved;
 mod resize;
@@ -39,7 +40,7 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::PathBuf,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -60,13 +61,16 @@ use self::{
     eviction::Pressure,
     node::machine::Machine,
     pod::{Pods, plan::Failure},
+    pod_logs::PodLogs,
     probe::Tally,
     runtime::Runtime,
+    server::counters::Counters,
     statuses::Statuses,
     volumes::Allocatable,
 };
 pub use self::{
     config::{Config, Serving},
+    pod_logs::remove_all as remove_pod_logs,
     server::serving_leaf,
 };
 
@@ -122,9 +126,12 @@ pub(crate) struct Host {
     pub(crate) images: image_gc::Images,
     /// What probes have answered so far.
     pub(crate) probed: Arc<Tally>,
+    pub(crate) counters: Counters,
     /// What the node is short of.
     pressure: Mutex<Vec<Pressure>>,
     image_folder: OnceCell<PathBuf>,
+    /// What the kubelet listens on.
+    pub(crate) port: OnceLock<u16>,
     pub(crate) tiers: Tiers,
     /// The node goes down: pods end and none starts.
     halting: AtomicBool,
@@ -166,8 +173,10 @@ pub async fn start(cx: &Context, mut config: Config) -> Result<Kubelet, Error> {
         node_changed: Notify::new(),
         images: image_gc::Images::default(),
         probed: Arc::default(),
+        counters: Counters::default(),
         pressure: Mutex::default(),
         image_folder: OnceCell::new(),
+        port: OnceLock::new(),
         tiers,
         halting: AtomicBool::new(false),
         cx: cx.clone(),
@@ -184,6 +193,7 @@ pub async fn start(cx: &Context, mut config: Config) -> Result<Kubelet, Error> {
     }
     cgroup::tiers::start(&host)?;
     let address = server::start(&host).await?;
+    host.port.get_or_init(|| address.port());
     node::start(&host, address.port());
     Statuses::start(&host);
     events::start(&host);
@@ -345,6 +355,21 @@ impl Host {
         }))
     }
 
+    /// Whether the API still has the pod, and nobody has deleted it; what cannot be found out counts as yes.
+    pub(crate) async fn is_wanted(&self, pod: &Pod) -> bool {
+        if self.api_pods.is_none() {
+            return true;
+        }
+        let meta = pod.metadata();
+        match client::Api::<Pod>::new(self.cx.client()).get(&Key::of(meta)).await {
+            Ok(found) => {
+                let found = found.metadata();
+                found.uid() == meta.uid() && !found.is_terminating()
+            }
+            Err(error) => !error.is_not_found(),
+        }
+    }
+
     /// Tells an event about a pod, or about one of its containers.
     #[expect(clippy::too_many_arguments, reason = "an event is these five")]
     pub(crate) fn tell(
@@ -377,11 +402,11 @@ impl Host {
         let meta = pod.metadata();
         let (uid, group) = (meta.uid().to_owned(), self.config.cgroup_root.clone());
         let folder = self.config.pod_folder(&uid);
-        let logs = self.config.log_folder(meta.namespace(), meta.name(), &uid);
+        let logs = PodLogs::of(&self.config, pod);
         blocking(move || {
             volume::remove(&folder).map_err(|error| error.to_string())?;
             cgroup::remove(&group, &uid);
-            sys::tree::remove(&logs).map_err(|error| format!("{}: {error}", logs.display()))
+            logs.remove().map_err(|error| format!("{}: {error}", logs.folder().display()))
         })
         .await
     }

@@ -1,13 +1,25 @@
-//! What an earlier kubelet left: pods that are kept until every source has been read, and
-//! what nobody wants after that.
+//! Pods that run without anybody wanting them: those of an earlier kubelet, which are kept until
+//! every source has been read, and what is left of pods that were deleted while they started.
 
-use std::{collections::HashMap, fs, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    fs,
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use api::core::Pod;
 use object::Value;
+use tokio::time::sleep;
 use tracing::{info, warn};
 
-use crate::{Host, blocking, runtime::labels, source};
+use crate::{Host, blocking, cgroup, runtime::labels, source};
+
+/// How often leftovers are looked for.
+const PERIOD: Duration = Duration::from_secs(10);
+/// Seconds that the containers of a pod get that is no more.
+const GRACE: i64 = 30;
 
 /// Adopts what runs; once all sources are known, ends what they lack.
 pub(crate) async fn adopt(host: &Arc<Host>) {
@@ -32,11 +44,13 @@ pub(crate) async fn adopt(host: &Arc<Host>) {
             }
         }
         host.tiers.settle();
-        end_unwanted(&host).await;
+        end_unwanted(&host);
+        keep_collecting(&host).await;
     });
 }
 
-async fn end_unwanted(host: &Arc<Host>) {
+/// Ends the pods that went while no kubelet watched. What else is left, `collect` finds.
+fn end_unwanted(host: &Arc<Host>) {
     let wanted = |uid: &str| match &host.api_pods {
         Some(pods) => pods.all().iter().any(|pod| pod.metadata().uid() == uid),
         None => false,
@@ -48,23 +62,57 @@ async fn end_unwanted(host: &Arc<Host>) {
             host.pods.unwant(host, uid);
         }
     }
-    for (uid, pod) in found(host).await {
-        if !host.pods.has(&uid) {
-            info!(uid, "a pod that nobody wants");
-            host.pods.want(host, pod, Some(30), true);
-        }
+}
+
+/// Removes leftovers as long as the kubelet runs. A sandbox can appear after its pod was deleted
+/// and all of it removed: the runtime was still making it.
+async fn keep_collecting(host: &Arc<Host>) {
+    // after a start, nothing that is found now is still being made
+    let mut suspects: BTreeSet<String> = leftovers(host).await.into_keys().collect();
+    loop {
+        suspects = collect(host, &suspects).await;
+        sleep(PERIOD).await;
     }
-    let Ok(folders) = fs::read_dir(host.config.root.join("pods")) else { return };
-    for folder in folders.flatten() {
-        let (path, uid) = (folder.path(), folder.file_name().to_string_lossy().into_owned());
-        if host.pods.has(&uid) {
-            continue;
-        }
-        let removed = blocking(move || volume::remove(&path).map_err(|error| error.to_string()));
-        if let Err(error) = removed.await {
-            warn!(uid, error, "the folder of a pod that is no more cannot be removed");
-        }
+}
+
+/// Ends and removes what belongs to no pod now and did not before. Gives what belongs to none.
+async fn collect(host: &Arc<Host>, suspects: &BTreeSet<String>) -> BTreeSet<String> {
+    let found = leftovers(host).await;
+    let (orphans, fresh): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|(uid, _)| suspects.contains(uid));
+    for (uid, pod) in orphans {
+        info!(uid, "removing what is left of a pod that is no more");
+        // a worker of its own: nothing else is done with this pod meanwhile
+        host.pods.want(host, pod, Some(GRACE), true);
     }
+    fresh.into_iter().map(|(uid, _)| uid).collect()
+}
+
+/// What the runtime, the disk and the kernel have of pods without a worker. Workers are looked
+/// at last: a pod has one before anything of it is made.
+async fn leftovers(host: &Arc<Host>) -> HashMap<String, Pod> {
+    let mut found = found(host).await;
+    let (pods, root) = (host.config.root.join("pods"), host.config.cgroup_root.clone());
+    let uids = blocking(move || {
+        let mut uids = folder_names(&pods);
+        uids.extend(cgroup::pods(&root).map_err(|error| error.to_string())?);
+        Ok(uids)
+    });
+    match uids.await {
+        Ok(uids) => {
+            for uid in uids {
+                found.entry(uid.clone()).or_insert_with(|| pod("", "", &uid));
+            }
+        }
+        Err(error) => warn!(error, "the groups of pods cannot be listed"),
+    }
+    found.retain(|uid, _| !host.pods.has(uid) && !uid.starts_with('.') && !uid.contains('/'));
+    found
+}
+
+fn folder_names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
 /// The pods of which the runtime has sandboxes, as far as labels tell.
@@ -83,11 +131,17 @@ async fn found(host: &Host) -> HashMap<String, Pod> {
         if uid.is_empty() {
             continue; // not a kubelet's
         }
-        let mut tree = Value::object();
-        tree["metadata"]["name"] = label(labels::NAME).into();
-        tree["metadata"]["namespace"] = label(labels::NAMESPACE).into();
-        tree["metadata"]["uid"] = (&*uid).into();
-        out.insert(uid, Pod::from(tree));
+        let pod = pod(&label(labels::NAMESPACE), &label(labels::NAME), &uid);
+        out.insert(uid, pod);
     }
     out
+}
+
+/// A pod of which no more is known.
+fn pod(namespace: &str, name: &str, uid: &str) -> Pod {
+    let mut tree = Value::object();
+    tree["metadata"]["name"] = name.into();
+    tree["metadata"]["namespace"] = namespace.into();
+    tree["metadata"]["uid"] = uid.into();
+    Pod::from(tree)
 }

@@ -21,7 +21,7 @@ use object::Time;
 use tokio::{task::spawn_blocking, time::sleep};
 use tracing::warn;
 
-use crate::{Host, runtime::labels};
+use crate::{Host, pod_logs, runtime::labels};
 
 /// How large logs become, and how many are kept of each container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +62,9 @@ pub(crate) fn start(host: &Arc<Host>) {
     cx.spawn("log rotation", async move {
         loop {
             sleep(LOOK).await;
+            if let Err(error) = panics::catch("log rotation", || remove_unknown(&host)) {
+                warn!(%error, "logs of pods that are no more stay");
+            }
             let (folder, size) = (&host.config.logs, host.config.log_limits.size);
             let found = panics::catch("log rotation", || large(folder, size));
             for log in found.unwrap_or_default() {
@@ -72,6 +75,21 @@ pub(crate) fn start(host: &Arc<Host>) {
             }
         }
     });
+}
+
+/// Removes the logs of pods that went while no kubelet ran, once all pods are known.
+fn remove_unknown(host: &Host) {
+    let synced = host.api_pods.as_ref().is_none_or(|pods| *pods.cache().synced().borrow());
+    if !synced || !*host.sources_read().borrow() {
+        return;
+    }
+    for (uid, logs) in pod_logs::made_by(&host.config) {
+        if !host.pods.has(&uid)
+            && let Err(error) = logs.remove()
+        {
+            warn!(folder = %logs.folder().display(), %error, "the logs of a pod cannot be removed");
+        }
+    }
 }
 
 /// A log: `FOLDER/NAMESPACE_POD_UID/CONTAINER/RESTARTS.log`.

@@ -12,7 +12,11 @@ use runtime::Queue;
 use schema::Kind;
 use tracing::warn;
 
-use crate::{Host, pod::OWN_CONDITIONS, source::mirror};
+use crate::{
+    Host,
+    pod::{OWN_CONDITIONS, TERMINATION_BY_KUBELET},
+    source::mirror,
+};
 
 const WRITERS: usize = 8;
 /// Fields of a status that are removed when they are no longer there.
@@ -166,13 +170,18 @@ fn note(host: &Host, uid: &str, known: &Pending) {
 /// The status with the conditions that others have written meanwhile; what holds since the
 /// API was first told so has not changed.
 fn beside_others(pod: &Pod, status: &Value) -> Value {
-    let own = status["conditions"].items();
+    // the status holds others' conditions too, but as they were when it was made
+    let own = status["conditions"].items().iter().filter(|one| {
+        let name = one["type"].as_str().unwrap_or_default();
+        OWN_CONDITIONS.contains(&name) || one["reason"].as_str() == Some(TERMINATION_BY_KUBELET)
+    });
     let is_ours = |name: &str| {
-        OWN_CONDITIONS.contains(&name) || own.iter().any(|one| one["type"].as_str() == Some(name))
+        OWN_CONDITIONS.contains(&name) || own.clone().any(|one| one["type"].as_str() == Some(name))
     };
     let all = pod.status().conditions().iter();
     let others = all.filter(|one| !is_ours(one.type_())).map(|one| one.tree().clone());
-    let own = own.iter().map(|one| {
+    let others: Vec<Value> = others.collect();
+    let own = own.map(|one| {
         let mut one = one.clone();
         let known = pod.status().condition(one["type"].as_str().unwrap_or_default());
         let same = known.filter(|known| one["status"].as_str() == Some(known.status()));
@@ -322,6 +331,20 @@ fn what_others_say_of_a_pod_stays() {
     );
     let want = "{phase: Failed, conditions: [{type: Ready, status: 'False', lastTransitionTime: now}, {type: Initialized, status: 'True', lastTransitionTime: then}, {type: DisruptionTarget, status: 'True'}]}";
     assert_eq!(beside_others(&pod, &ours), tree(want));
+}
+
+/// A condition that somebody else has changed since the status was made is not changed back.
+#[test]
+fn what_others_said_before_is_not_written_again() {
+    let tree = |gate: &str| {
+        let text = format!(
+            "{{conditions: [{{type: Ready, status: 'True', lastTransitionTime: then}}, {{type: gate, status: '{gate}'}}]}}"
+        );
+        object::yaml::from_yaml(&text).unwrap()
+    };
+    let mut pod = Value::object();
+    pod["status"] = tree("False");
+    assert_eq!(beside_others(&Pod::from(pod), &tree("True")), tree("False"));
 }
 
 #[cfg(test)]

@@ -32,6 +32,15 @@ pub(crate) enum Place {
     Image(String),
 }
 
+impl Place {
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        match self {
+            Self::Folder(path) => Some(path),
+            Self::Image(_) => None,
+        }
+    }
+}
+
 /// The bytes of all files that the kubelet writes for one pod. A pod can name the same object thousands of times,
 /// and most of these files are in the node's memory.
 const MOST_BYTES: usize = 128 << 20;
@@ -259,22 +268,32 @@ async fn place(
     }
     let reader = Reader { host, pod, volume: name, budget };
     let (kind, files) = if let Some(map) = source.config_map() {
-        let part = Part { items: map.items(), mode: map.default_mode(), optional: map.optional() };
+        let part = Part {
+            items: map.items(),
+            mode: map.default_mode(),
+            user: map.default_user(),
+            optional: map.optional(),
+        };
         let name = map.local_object_reference().name();
         ("configmap", reader.config_map(name, &part).await?)
     } else if let Some(secret) = source.secret() {
         let part = Part {
             items: secret.items(),
             mode: secret.default_mode(),
+            user: secret.default_user(),
             optional: secret.optional(),
         };
         ("secret", reader.secret(secret.secret_name(), &part).await?)
     } else if let Some(downward) = source.downward_api() {
-        ("downward-api", reader.downward(downward.items(), downward.default_mode())?)
+        (
+            "downward-api",
+            reader.downward(downward.items(), downward.default_mode(), downward.default_user())?,
+        )
     } else if let Some(projected) = source.projected() {
         let mut files = Files::new();
         for (at, source) in projected.sources().iter().enumerate() {
-            files.extend(reader.projection(at, source, projected.default_mode()).await?);
+            let (mode, user) = (projected.default_mode(), projected.default_user());
+            files.extend(reader.projection(at, source, mode, user).await?);
         }
         ("projected", files)
     } else {
@@ -293,11 +312,16 @@ async fn place(
     .await
 }
 
+/// A path of the machine; where it is a link, what that leads to.
 async fn host_path(path: &str, kind: &str) -> Result<PathBuf, String> {
     let (place, kind) = (PathBuf::from(path), kind.to_owned());
     blocking(move || {
         volume::check_host_path(&place, &kind).map_err(said)?;
-        Ok(place)
+        match std::fs::canonicalize(&place) {
+            // the runtime makes what is missing
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(place),
+            found => found.map_err(|error| format!("{}: {error}", place.display())),
+        }
     })
     .await
 }
@@ -334,6 +358,8 @@ fn said(error: volume::Error) -> String {
 struct Part<'a> {
     items: &'a List<KeyToPath>,
     mode: i32,
+    /// The owner of files that name none.
+    user: Option<i64>,
     optional: Option<bool>,
 }
 
@@ -370,17 +396,18 @@ impl Reader<'_> {
         at: usize,
         source: &VolumeProjection,
         mode: i32,
+        user: Option<i64>,
     ) -> Result<Files, String> {
         if let Some(map) = source.config_map() {
-            let part = Part { items: map.items(), mode, optional: map.optional() };
+            let part = Part { items: map.items(), mode, user, optional: map.optional() };
             return self.config_map(map.local_object_reference().name(), &part).await;
         }
         if let Some(secret) = source.secret() {
-            let part = Part { items: secret.items(), mode, optional: secret.optional() };
+            let part = Part { items: secret.items(), mode, user, optional: secret.optional() };
             return self.secret(secret.local_object_reference().name(), &part).await;
         }
         if let Some(downward) = source.downward_api() {
-            return self.downward(downward.items(), mode);
+            return self.downward(downward.items(), mode, user);
         }
         if let Some(token) = source.service_account_token() {
             let wanted = Wanted {
@@ -390,16 +417,16 @@ impl Reader<'_> {
                 seconds: token.expiration_seconds(),
             };
             let content = self.host.objects.token(self.pod, &wanted, self.host.now()).await?;
-            let file = self.private(content, mode, token.user())?;
+            let file = self.private(content, mode, token.user().or(user))?;
             return Ok([(token.path().to_owned(), file)].into());
         }
         if let Some(bundle) = source.cluster_trust_bundle() {
             let content = self.host.objects.trust(bundle).await?;
-            let file = self.private(content, mode, bundle.user())?;
+            let file = self.private(content, mode, bundle.user().or(user))?;
             return Ok([(bundle.path().to_owned(), file)].into());
         }
         if let Some(certificate) = source.pod_certificate() {
-            return self.certificate(at, certificate, mode).await;
+            return self.certificate(at, certificate, mode, user).await;
         }
         Err("a projection without a source".into())
     }
@@ -410,6 +437,7 @@ impl Reader<'_> {
         at: usize,
         source: &PodCertificateProjection,
         mode: i32,
+        user: Option<i64>,
     ) -> Result<Files, String> {
         let pod = self.pod.metadata().uid().to_owned();
         let slot = Slot { pod, volume: self.volume.to_owned(), source: at };
@@ -425,19 +453,26 @@ impl Reader<'_> {
             (source.certificate_chain_path(), chain),
         ];
         let wanted = files.into_iter().filter(|(path, _)| !path.is_empty());
-        let file = |content| self.private(content, mode, source.user());
+        let file = |content| self.private(content, mode, source.user().or(user));
         wanted.map(|(path, content)| Ok((path.to_owned(), file(content)?))).collect()
     }
 
-    /// A file that only its owner reads where a group is given the volume.
+    /// A file that only its owner reads where it has one, or where a group is given the volume: the user that is
+    /// named for it, or else the one that all containers run as.
     fn private(&self, content: String, mode: i32, user: Option<i64>) -> Result<File, String> {
         self.budget.spend(content.len())?;
+        let user = user.or_else(|| common_user(self.pod));
         let grouped = self.pod.spec().security_context().is_some_and(|c| c.fs_group().is_some());
-        let mode = if grouped { 0o600 } else { mode.unsigned_abs() };
+        let mode = if grouped || user.is_some() { 0o600 } else { mode.unsigned_abs() };
         Ok(File { content: content.into_bytes(), mode, user: owner(user) })
     }
 
-    fn downward(&self, items: &List<DownwardAPIVolumeFile>, mode: i32) -> Result<Files, String> {
+    fn downward(
+        &self,
+        items: &List<DownwardAPIVolumeFile>,
+        mode: i32,
+        user: Option<i64>,
+    ) -> Result<Files, String> {
         let sources = Sources {
             host_ips: self.host.host_ips(),
             allocatable: self.host.allocatable(),
@@ -452,11 +487,26 @@ impl Reader<'_> {
             };
             self.budget.spend(content.len())?;
             let mode = item.mode().unwrap_or(mode).unsigned_abs();
-            let file = File { content: content.into_bytes(), mode, user: owner(item.user()) };
+            let user = owner(item.user().or(user));
+            let file = File { content: content.into_bytes(), mode, user };
             files.insert(item.path().to_owned(), file);
         }
         Ok(files)
     }
+}
+
+/// The user that all containers of the pod are to run as, if they agree.
+fn common_user(pod: &Pod) -> Option<i64> {
+    let spec = pod.spec();
+    let of_pod = spec.security_context().and_then(|context| context.run_as_user());
+    let of = |container: &Container| {
+        let own = container.security_context().and_then(|context| context.run_as_user());
+        own.or(of_pod)
+    };
+    let ephemeral = spec.ephemeral_containers().iter().map(|one| one.as_container());
+    let mut users = spec.all_containers().chain(ephemeral).map(of);
+    let first = users.next()??;
+    users.all(|user| user == Some(first)).then_some(first)
 }
 
 fn owner(user: Option<i64>) -> Option<u32> {
@@ -481,7 +531,8 @@ fn select(
     let mode = part.mode.unsigned_abs();
     if part.items.is_empty() {
         budget.spend(data.values().map(Vec::len).sum())?;
-        let file = |content: &Vec<u8>| File { content: content.clone(), mode, user: None };
+        let user = owner(part.user);
+        let file = |content: &Vec<u8>| File { content: content.clone(), mode, user };
         return Ok(data.iter().map(|(key, content)| (key.clone(), file(content))).collect());
     }
     let mut files = Files::new();
@@ -490,7 +541,8 @@ fn select(
             Some(content) => {
                 budget.spend(content.len())?;
                 let mode = item.mode().map_or(mode, i32::unsigned_abs);
-                let file = File { content: content.clone(), mode, user: owner(item.user()) };
+                let user = owner(item.user().or(part.user));
+                let file = File { content: content.clone(), mode, user };
                 files.insert(item.path().to_owned(), file);
             }
             None if optional => {}
@@ -551,6 +603,24 @@ mod tests {
         assert_eq!(sub("name: x").unwrap(), None);
     }
 
+    #[test]
+    fn a_secret_file_belongs_to_the_user_that_all_containers_run_as() {
+        let user =
+            |spec: &str| common_user(&Pod::from(from_yaml(&format!("spec: {{{spec}}}")).unwrap()));
+        let of_pod = "securityContext: {runAsUser: 7}";
+        let with = |id: &str| format!("securityContext: {{runAsUser: {id}}}");
+        assert_eq!(user("containers: [{name: a}]"), None);
+        assert_eq!(user(&format!("{of_pod}, containers: [{{name: a}}, {{name: b}}]")), Some(7));
+        let one = |id: &str, rest: &str| format!("containers: [{{name: a, {}}}], {rest}", with(id));
+        assert_eq!(user(&one("8", of_pod)), Some(8));
+        assert_eq!(user(&one("8", "initContainers: [{name: b}]")), None);
+        let init = format!("{of_pod}, initContainers: [{{name: b}}]");
+        assert_eq!(user(&one("8", &init)), None, "they do not agree");
+        assert_eq!(user(&one("7", &init)), Some(7));
+        let debug = format!("{of_pod}, ephemeralContainers: [{{name: e, {}}}]", with("9"));
+        assert_eq!(user(&one("7", &debug)), None);
+    }
+
     /// The same large object, named again and again.
     #[test]
     fn the_files_of_a_pod_are_bounded() {
@@ -559,7 +629,7 @@ mod tests {
         assert!(budget.known("configmap", "s").is_none() && budget.known("secret", "t").is_none());
         let text = "items: [{key: k, path: a}, {key: k, path: b}]";
         let source = api::core::SecretVolumeSource::from(from_yaml(text).expect("a source"));
-        let part = Part { items: source.items(), mode: 0o644, optional: None };
+        let part = Part { items: source.items(), mode: 0o644, user: None, optional: None };
         let mut refused = None;
         for round in 0..100 {
             match select(Some(&data), ("secret", "s"), &part, &budget) {

@@ -64,7 +64,11 @@ impl Ledger {
         };
         for entry in fs::read_dir(&ledger.directory).map_err(about(&say))? {
             let path = entry.map_err(about(&say))?.path();
-            if record::is_new(&path) || record::is_aside(&path) {
+            if record::is_new(&path) {
+                record::remove_new(&path);
+                continue;
+            }
+            if record::is_aside(&path) {
                 continue;
             }
             match read(&path) {

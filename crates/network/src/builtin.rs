@@ -12,8 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use sys::netlink::{self, Address, Cidr, Family, NetworkNamespace, Socket, within};
-use sys::nft::{Batch, Table, difference};
+use sys::nft::{self, Batch, Table, difference};
+
+/// How often the rules in the kernel are looked at.
+const REPAIR: Duration = Duration::from_secs(10);
 
 /// What the network of one node is made of.
 #[derive(Debug, Clone)]
@@ -99,7 +103,9 @@ impl Builtin {
             state: Mutex::new(State { ledger, tables: None }),
         };
         node.write_rules(&mut node.lock())?;
-        Ok(Self(Arc::new(node)))
+        let node = Arc::new(node);
+        keep_rules(&node);
+        Ok(Self(node))
     }
 
     /// The gateway addresses, one a family: the node's own addresses towards pods.
@@ -267,6 +273,30 @@ impl Node {
         Ok(())
     }
 
+    /// Writes the rules again that somebody else has changed or removed. `known`: the generation
+    /// that was looked at last; gives the one that was looked at now.
+    fn repair_rules(&self, known: Option<u32>) -> Result<u32> {
+        self.at_home(|| {
+            let mut state = self.lock();
+            let generation = nft::generation()?;
+            let Some(tables) = state.tables.as_ref().filter(|_| known != Some(generation)) else {
+                return Ok(generation); // nothing has changed, or the next write writes all
+            };
+            for table in tables {
+                if !nft::is_intact(table)? {
+                    tracing::warn!(
+                        table = table.name,
+                        "somebody changed the network's rules; writing them again"
+                    );
+                    state.tables = None;
+                    self.write_rules(&mut state)?;
+                    break;
+                }
+            }
+            Ok(generation)
+        })
+    }
+
     /// Names of our pods' interfaces.
     fn interfaces(&self, socket: &mut Socket) -> Result<Vec<String>> {
         let ours = |name: &String| self.wiring.names.is_interface(name);
@@ -280,6 +310,25 @@ impl Node {
     fn lock(&self) -> MutexGuard<'_, State> {
         // What the lock guards is on disk and in the kernel: a panic leaves it usable.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Looks after the rules as long as the network is there.
+fn keep_rules(node: &Arc<Node>) {
+    let weak = Arc::downgrade(node);
+    let watch = move || {
+        let mut known = None;
+        loop {
+            std::thread::sleep(REPAIR);
+            let Some(node) = weak.upgrade() else { return };
+            match node.repair_rules(known) {
+                Ok(generation) => known = Some(generation),
+                Err(error) => tracing::warn!(%error, "the network's rules cannot be looked at"),
+            }
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("network-rules".into()).spawn(watch) {
+        tracing::warn!(%error, "nobody looks after the network's rules");
     }
 }
 

@@ -5,6 +5,7 @@
 mod call;
 mod configuration;
 mod kept;
+mod result;
 
 pub use configuration::NetworkList;
 
@@ -59,7 +60,7 @@ impl Exec {
                 Some(call::run(&list.program(plugin, &self.config.programs)?, &request).await?);
         }
         let result = previous.unwrap_or(Value::Null);
-        let ips = addresses(&result)?;
+        let ips = result::addresses(&result, &attachment.netns)?;
         self.store.write(&Kept::new(attachment, &list, result))?;
         Ok(Addresses { ips, interface: INSIDE.to_owned() })
     }
@@ -215,19 +216,4 @@ fn warn_unheard(list: &NetworkList, attachment: &Attachment) {
             );
         }
     }
-}
-
-/// The addresses of a result, without their prefixes.
-fn addresses(result: &Value) -> Result<Vec<std::net::IpAddr>> {
-    let bad = |why: String| Error::Configuration(format!("plugin result: {why}"));
-    let ips = result["ips"].as_array().ok_or_else(|| bad("no ips".to_owned()))?;
-    if ips.is_empty() {
-        return Err(bad("no ips".to_owned()));
-    }
-    ips.iter()
-        .map(|ip| {
-            let text = ip["address"].as_str().unwrap_or_default();
-            text.parse::<crate::Cidr>().map(|cidr| cidr.ip).map_err(|e| bad(e.to_string()))
-        })
-        .collect()
 }

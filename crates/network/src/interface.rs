@@ -8,6 +8,7 @@ use crate::names::{Names, macs};
 use crate::{Result, about};
 use std::fs;
 use std::net::IpAddr;
+use std::path::Path;
 use sys::netlink::{
     self, Address, Cidr, Family, Neighbour, NetworkNamespace, Route, Socket, Veth, within,
 };
@@ -106,8 +107,17 @@ impl Wiring {
             )?;
             netlink::set_neighbour(socket, Neighbour { index, ip, mac: peer_mac })?;
         }
-        // A pod sends from its own address only.
+        // A pod sends from its own address only, and tells the node nothing about routes.
         sysctl(&format!("ipv4/conf/{name}/rp_filter"), "1")?;
+        for setting in ["accept_redirects", "secure_redirects", "send_redirects"] {
+            sysctl(&format!("ipv4/conf/{name}/{setting}"), "0")?;
+        }
+        for setting in ["accept_ra", "accept_redirects", "autoconf"] {
+            let setting = format!("ipv6/conf/{name}/{setting}");
+            if Path::new("/proc/sys/net").join(&setting).exists() {
+                sysctl(&setting, "0")?; // else the kernel has no IPv6
+            }
+        }
         if record
             .ports
             .iter()

@@ -30,7 +30,7 @@ pub(crate) fn table<'a>(
     table.set("hairpin", &[family.address(), family.address()]);
     translate(&mut table, family);
     masquerade(&mut table, names, pods, cluster);
-    guard_loopback(&mut table, names, family);
+    guard(&mut table, names, family);
     for record in records {
         add_ports(&mut table, family, record);
     }
@@ -81,19 +81,20 @@ fn masquerade(table: &mut Table, names: &Names, pods: Cidr, cluster: &[Cidr]) {
     chain.rule(out.masquerade().comment("from pods to outside the cluster"));
 }
 
-/// Host ports of localhost need `route_localnet`; without this rule a pod could
-/// then reach what listens on the node's loopback only.
-fn guard_loopback(table: &mut Table, names: &Names, family: Family) {
+/// What pods may not send. Host ports of localhost need `route_localnet`; without the first rule
+/// a pod could then reach what listens on the node's loopback only. The kernel's own check of
+/// sources depends on a setting of all interfaces, and IPv6 has none.
+fn guard(table: &mut Table, names: &Names, family: Family) {
+    table.base_chain("guard", ChainKind::Filter, Hook::Prerouting, -300);
+    let from_pods =
+        || Rule::new(family).when(Field::InInterface, Test::interface_prefix(&names.prefix));
+    let chain = table.chain("guard");
     if family == Family::Ip {
-        table.base_chain("guard", ChainKind::Filter, Hook::Prerouting, -300);
-        table.chain("guard").rule(
-            Rule::new(family)
-                .when(Field::InInterface, Test::interface_prefix(&names.prefix))
-                .when(Field::Destination, Test::In(LOOPBACK))
-                .drop()
-                .comment("pods do not reach the node's localhost"),
-        );
+        let loopback = from_pods().when(Field::Destination, Test::In(LOOPBACK)).drop();
+        chain.rule(loopback.comment("pods do not reach the node's localhost"));
     }
+    let spoofed = from_pods().when_source_is_elsewhere().drop();
+    chain.rule(spoofed.comment("pods send from their own address"));
 }
 
 fn add_ports(table: &mut Table, family: Family, record: &Record) {

@@ -5,14 +5,20 @@
 //! the API.
 
 mod base;
+mod conntrack;
 mod endpoints;
+mod health;
+mod http;
 mod input;
 mod manifest;
+mod metrics;
 mod names;
+mod node_port_health;
 mod part;
 mod proxy;
 mod route;
 mod run;
+mod serve;
 mod source;
 mod stale;
 mod tracker;
@@ -24,6 +30,7 @@ pub use manifest::manifest;
 pub use proxy::{Proxy, cleanup};
 pub use route::watch_routes;
 pub use run::{Config, start};
+pub use serve::Listeners;
 pub use sys::netlink::{Cidr, Error, Result};
 pub use sys::nft::Family;
 pub use tracker::{Tracker, plan};

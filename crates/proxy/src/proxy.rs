@@ -3,7 +3,7 @@
 use crate::{Node, Result, Service, ServiceName, Tracker, stale};
 use std::net::IpAddr;
 use sys::netlink::{NetworkNamespace, within};
-use sys::nft::{Batch, Family, difference};
+use sys::nft::{self, Batch, Family, Table, difference};
 
 /// The proxy of one node. It owns the table that the node names, of both families.
 #[derive(Debug)]
@@ -60,6 +60,40 @@ impl Proxy {
         self.commit(&whole)?;
         self.in_step = true;
         Ok(whole.touched())
+    }
+
+    /// Writes everything again if somebody else has changed the tables. `known`: the generation
+    /// that was looked at last; gives the one that was looked at now, and whether it wrote.
+    pub fn repair(&mut self, known: Option<u32>) -> Result<(u32, bool)> {
+        let generation = within(&self.home, nft::generation)??;
+        if known == Some(generation) || !self.in_step {
+            return Ok((generation, false));
+        }
+        let tables: Vec<Table> = self.trackers.iter().map(Tracker::table).collect();
+        let intact = within(&self.home, || -> Result<bool> {
+            for table in &tables {
+                if !nft::is_intact(table)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })??;
+        if !intact {
+            tracing::warn!("somebody changed the tables of services; writing them again");
+            self.in_step = false;
+            self.update(&[])?;
+        }
+        Ok((generation, !intact))
+    }
+
+    /// The families that it serves.
+    pub fn families(&self) -> Vec<Family> {
+        self.trackers.iter().map(Tracker::family).collect()
+    }
+
+    /// Whether the next update writes only what differs.
+    pub fn is_in_step(&self) -> bool {
+        self.in_step
     }
 
     /// Removes the tables.

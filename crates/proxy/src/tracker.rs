@@ -32,6 +32,10 @@ impl Tracker {
         Self { node, family, parts: BTreeMap::new(), claims: BTreeMap::new() }
     }
 
+    pub fn family(&self) -> Family {
+        self.family
+    }
+
     /// The whole table, as it should be now.
     pub fn table(&self) -> Table {
         let mut table = base::table(self.family, &self.node);

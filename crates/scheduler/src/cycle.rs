@@ -9,6 +9,11 @@ use crate::{Judge, NodeInfo, PLUGINS, PodInfo, Snapshot, Unfit};
 /// Fewer nodes than this are all looked at.
 const FEWEST: usize = 100;
 
+/// The reasons of so many nodes are kept one by one.
+const TOLD_NODES: usize = 32;
+/// And so many bytes of them.
+const TOLD_BYTES: usize = 2 << 10;
+
 /// No node will do.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Unschedulable {
@@ -19,6 +24,8 @@ pub struct Unschedulable {
     pub reasons: BTreeMap<Text, usize>,
     /// Nodes where it might help if others went.
     pub resolvable: Vec<Text>,
+    /// Nodes with the reasons of each, the first [`TOLD_NODES`] of them.
+    pub by_node: Vec<(Text, Vec<Text>)>,
 }
 
 impl fmt::Display for Unschedulable {
@@ -36,6 +43,29 @@ impl fmt::Display for Unschedulable {
 }
 
 impl Unschedulable {
+    /// `n1: Insufficient cpu; n2: node(s) had untolerated taint(s); 3 more`: the reasons of each node.
+    pub fn by_node(&self) -> String {
+        if let Some(why) = &self.everywhere {
+            return format!("every node: {why}");
+        }
+        let (mut text, mut told) = (String::new(), 0);
+        for (node, reasons) in &self.by_node {
+            let reasons: Vec<&str> = reasons.iter().map(|reason| &**reason).collect();
+            let verdict = format!("{node}: {}", reasons.join(", "));
+            if text.len() + verdict.len() > TOLD_BYTES {
+                break;
+            }
+            text += if text.is_empty() { "" } else { "; " };
+            text += &verdict;
+            told += 1;
+        }
+        match self.nodes.saturating_sub(told) {
+            0 => text,
+            more if text.is_empty() => format!("{more} nodes"),
+            more => format!("{text}; {more} more"),
+        }
+    }
+
     pub(crate) fn count(&mut self, reason: &str, nodes: usize) {
         if nodes > 0 {
             *self.reasons.entry(reason.into()).or_default() += nodes;
@@ -124,6 +154,10 @@ fn why(asked: &[Asked<'_>], all: &Snapshot) -> Unschedulable {
         for reason in &reasons {
             found.count(reason, 1);
         }
+        if found.by_node.len() < TOLD_NODES {
+            let reasons = reasons.iter().map(|reason| Text::from(&**reason)).collect();
+            found.by_node.push((node.name().into(), reasons));
+        }
     }
     found
 }
@@ -186,12 +220,28 @@ mod tests {
             "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s), \
              1 node(s) were unschedulable."
         );
+        assert_eq!(
+            found.by_node(),
+            "a: node(s) had untolerated taint(s); b: node(s) were unschedulable; c: Insufficient cpu"
+        );
         assert!(found.resolvable.is_empty(), "c is too small even when empty");
         wanted.spec_mut().set_tolerations([Toleration::new().with_operator("Exists")]);
         assert_eq!(choose(&wanted, &all).map(|name| name == "a" || name == "b"), Ok(true));
         wanted.spec_mut().set_node_selector([("name", "c")]);
         let none = choose(&wanted, &all).unwrap_err();
         assert!(none.contains("2 node(s) didn't match Pod's node affinity/selector"), "{none}");
+    }
+
+    #[test]
+    fn the_reasons_of_many_nodes_are_told_in_part() {
+        let long = "n".repeat(200);
+        let nodes: Vec<_> = (0..60).map(|at| node(&format!("{long}{at:02}"), "1")).collect();
+        let found = schedule(&PodInfo::new(&pod("2")), &snapshot(&nodes), 0, 0).unwrap_err();
+        let text = found.by_node();
+        assert!(text.len() < TOLD_BYTES + 100, "{}", text.len());
+        assert!(text.ends_with("; 51 more"), "{text}");
+        let none = Unschedulable { nodes: 2, everywhere: Some("no claim".into()), ..found };
+        assert_eq!(none.by_node(), "every node: no claim");
     }
 
     #[test]

@@ -19,8 +19,13 @@ impl Scheduler {
         let message = message(none, &room);
         let nominated = room.as_ref().map_or("", |sacrifice| &sacrifice.node);
         self.events.warning(pod, "FailedScheduling", message.clone());
-        if let Err(error) = self.say_why(pod, &message, nominated).await {
-            debug!(pod = %Key::of(pod.metadata()), %error, "cannot say why it is not scheduled");
+        let by_node = none.by_node();
+        let told = self.state().waiting.told(pod.metadata().uid());
+        match self.say_why(pod, &message, nominated, (&by_node, told)).await {
+            Ok(()) => self.state().waiting.tell(pod.metadata().uid(), digest(&by_node)),
+            Err(error) => {
+                debug!(pod = %Key::of(pod.metadata()), %error, "cannot say why it is not scheduled");
+            }
         }
         // Not before it is said: the pod is to be tried with its new status.
         self.state().waiting.failed(&pod.metadata().uid().into(), true, Instant::now());
@@ -53,18 +58,30 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Notes in the status that no node will do now, and where there will be room.
-    async fn say_why(&self, pod: &Pod, message: &str, node: &str) -> Result<(), Error> {
+    /// Notes in the status that no node will do now, and where there will be room. The reasons of each node are the
+    /// cause of that write, which `tiphys why` shows; `told` is the digest of those that are known already.
+    async fn say_why(
+        &self,
+        pod: &Pod,
+        message: &str,
+        node: &str,
+        (by_node, told): (&str, Option<u64>),
+    ) -> Result<(), Error> {
         let old = pod.status().condition("PodScheduled");
         let is = |old: &PodCondition| {
             old.status() == "False" && old.reason() == "Unschedulable" && old.message() == message
         };
         let nominated = pod.status().nominated_node_name();
-        if old.is_some_and(is) && nominated == node {
+        let same = old.is_some_and(is) && nominated == node;
+        if same && told == Some(digest(by_node)) {
             return Ok(());
         }
         let mut condition = condition("PodScheduled", "False", "Unschedulable", message)
             .with_observed_generation(pod.metadata().generation());
+        if same {
+            // Other nodes have these reasons now. Without any change there would be no write to note it with.
+            condition.set_last_probe_time(Time::text(SystemClock.now()));
+        }
         if let Some(old) = old.filter(|old| old.status() == "False") {
             condition.set_last_transition_time(old.last_transition_time());
         }
@@ -75,9 +92,17 @@ impl Scheduler {
             let named = if node.is_empty() { Value::Null } else { node.into() };
             body["status"]["nominatedNodeName"] = named;
         }
-        let pods = self.pods.because(&pod.causes("no node will do"));
+        let pods = self.pods.because(&pod.causes(&format!("no node will do: {by_node}")));
         pods.patch_status(&Key::of(pod.metadata()), &patch).await.map(drop)
     }
+}
+
+/// Tells whether the reasons of nodes have changed.
+fn digest(by_node: &str) -> u64 {
+    use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+    let mut hasher = DefaultHasher::new();
+    by_node.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// What is said of a pod that finds no node.

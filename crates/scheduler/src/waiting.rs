@@ -28,6 +28,8 @@ struct Entry {
     since: u64,
     failures: u32,
     place: Place,
+    /// A digest of the reasons that its status was last written with.
+    told: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,6 +66,7 @@ impl Waiting {
                     since: self.clock,
                     failures: 0,
                     place: Place::Tried(0),
+                    told: None,
                 };
                 self.pods.insert(uid.clone(), entry);
                 self.put(uid, Place::Ready);
@@ -74,6 +77,17 @@ impl Waiting {
     pub(crate) fn remove(&mut self, uid: &str) {
         self.leave(uid);
         self.pods.remove(uid);
+    }
+
+    /// A digest of why the pod was last refused.
+    pub(crate) fn told(&self, uid: &str) -> Option<u64> {
+        self.pods.get(uid)?.told
+    }
+
+    pub(crate) fn tell(&mut self, uid: &str, digest: u64) {
+        if let Some(entry) = self.pods.get_mut(uid) {
+            entry.told = Some(digest);
+        }
     }
 
     /// The next pod to try.

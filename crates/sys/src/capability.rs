@@ -111,23 +111,22 @@ fn in_kernel() -> impl Iterator<Item = (u32, bool)> {
 }
 
 #[repr(C)]
-struct Header {
+pub(crate) struct Header {
     version: u32,
     pid: i32,
 }
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Words {
+pub(crate) struct Words {
     effective: u32,
     permitted: u32,
     inheritable: u32,
 }
 
-/// Sets the effective, permitted and inheritable sets of this process, and its ambient one.
-pub fn set(effective: Set, permitted: Set, inheritable: Set, ambient: Set) -> io::Result<()> {
+/// What `capset` takes.
+pub(crate) fn words(effective: Set, permitted: Set, inheritable: Set) -> (Header, [Words; 2]) {
     const VERSION_3: u32 = 0x2008_0522;
-    let header = Header { version: VERSION_3, pid: 0 };
     let word = |set: Set, high: bool| {
         u32::try_from(if high { set.0 >> 32 } else { set.0 & 0xffff_ffff }).expect("32 bits")
     };
@@ -136,6 +135,12 @@ pub fn set(effective: Set, permitted: Set, inheritable: Set, ambient: Set) -> io
         permitted: word(permitted, high),
         inheritable: word(inheritable, high),
     });
+    (Header { version: VERSION_3, pid: 0 }, words)
+}
+
+/// Sets the effective, permitted and inheritable sets of this process, and its ambient one.
+pub fn set(effective: Set, permitted: Set, inheritable: Set, ambient: Set) -> io::Result<()> {
+    let (header, words) = words(effective, permitted, inheritable);
     // SAFETY: version 3 takes a header and two of these words, in the kernel's layout.
     let done = unsafe { libc::syscall(libc::SYS_capset, &raw const header, words.as_ptr()) };
     if done != 0 {

@@ -1,7 +1,7 @@
 //! Control groups, version 1 and 2, behind one type.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs, io,
     path::{Path, PathBuf},
 };
@@ -142,6 +142,24 @@ impl Hierarchies {
             Self::V2(at) => vec![(String::new(), at.join(path))],
         };
         Ok(Group { folders, unified: self.unified() })
+    }
+
+    /// The paths of groups below `path`, in any hierarchy, that are named so. Groups below such
+    /// a one are not looked at: whoever is in it may have made them.
+    pub fn below(&self, path: &str, is_named: impl Fn(&str) -> bool) -> io::Result<Vec<String>> {
+        let mut found = BTreeSet::new();
+        for (_, top) in self.group(path)?.folders {
+            let named = |at: &Path| {
+                let name = at.file_name().and_then(|name| name.to_str());
+                at != top && name.is_some_and(&is_named)
+            };
+            for group in tree::descendants_until(&top, named) {
+                if let Some(below) = group.strip_prefix(&top).ok().filter(|_| named(&group)) {
+                    found.insert(format!("{}/{}", path.trim_end_matches('/'), below.display()));
+                }
+            }
+        }
+        Ok(found.into_iter().collect())
     }
 }
 

@@ -10,6 +10,7 @@ pub mod descriptor;
 mod device_filter;
 pub mod disk;
 pub mod executable;
+pub mod exemption;
 pub mod landlock;
 pub mod mount;
 pub mod namespace;

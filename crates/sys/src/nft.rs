@@ -6,6 +6,7 @@ mod batch;
 mod difference;
 mod expression;
 mod key;
+mod live;
 mod rule;
 mod table;
 
@@ -13,6 +14,7 @@ pub use batch::{Batch, Operation};
 pub use difference::difference;
 pub use expression::{Comparison, Expression, Map, Register};
 pub use key::{Key, Type, concatenated};
+pub use live::{generation, is_intact};
 pub use rule::{Field, Rule, Test, ct};
 pub use table::{Base, Chain, ChainKind, Data, Family, Hook, Policy, Ruleset, Set, Table, Verdict};
 

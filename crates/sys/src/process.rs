@@ -34,28 +34,19 @@ pub fn end_on_closed_pipe() {
 }
 
 /// How a child ends whose code panics: as a Rust program does.
-const PANICKED: i32 = 101;
+pub(crate) const PANICKED: i32 = 101;
 
 /// Runs `child` in a new process that begins as a copy of this one, with new namespaces for `namespaces`
 /// (`CLONE_NEW…`). The child ends with what `child` returns and runs nothing else.
 ///
 /// Refused in a process with more than one thread: a copy of it would find locks held by threads that it lacks.
 pub fn fork(namespaces: i32, child: impl FnOnce() -> i32) -> io::Result<i32> {
-    clone(namespaces, child)
-}
-
-/// Like `fork`, but the new process is a child of this one's parent.
-pub fn fork_sibling(child: impl FnOnce() -> i32) -> io::Result<i32> {
-    clone(libc::CLONE_PARENT, child)
-}
-
-fn clone(flags: i32, child: impl FnOnce() -> i32) -> io::Result<i32> {
     // Without a file of /proc, which may be a container's.
     // SAFETY: the kernel refuses this flag in a process with several threads; otherwise it changes nothing.
     if unsafe { libc::unshare(libc::CLONE_THREAD) } != 0 {
         return Err(io::Error::other("fork in a process with several threads"));
     }
-    let flags = libc::c_long::from(flags | libc::SIGCHLD);
+    let flags = libc::c_long::from(namespaces | libc::SIGCHLD);
     // SAFETY: clone without CLONE_VM and with a null stack is fork; this process has one thread, checked above.
     let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
     match pid {
@@ -74,15 +65,30 @@ pub fn end(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Replaces this process. Returns only when that failed.
-pub fn exec(path: &CStr, args: &[CString], env: &[CString]) -> io::Error {
-    let pointers = |list: &[CString]| {
-        list.iter().map(|one| one.as_ptr()).chain([std::ptr::null()]).collect::<Vec<_>>()
-    };
-    let (args, env) = (pointers(args), pointers(env));
-    // SAFETY: both arrays end with null and point to strings that outlive the call.
-    unsafe { libc::execve(path.as_ptr(), args.as_ptr(), env.as_ptr()) };
-    io::Error::last_os_error()
+/// A program as the kernel takes it: running it needs no memory.
+#[derive(Debug)]
+pub struct Program {
+    path: CString,
+    /// Each ends with null and points to a string of `_owned`.
+    args: Vec<*const libc::c_char>,
+    env: Vec<*const libc::c_char>,
+    _owned: [Vec<CString>; 2],
+}
+
+impl Program {
+    pub fn new(path: CString, args: Vec<CString>, env: Vec<CString>) -> Self {
+        let pointers = |list: &[CString]| {
+            list.iter().map(|one| one.as_ptr()).chain([std::ptr::null()]).collect::<Vec<_>>()
+        };
+        Self { args: pointers(&args), env: pointers(&env), path, _owned: [args, env] }
+    }
+
+    /// Replaces this process. Returns only when that failed.
+    pub fn exec(&self) -> io::Error {
+        // SAFETY: both arrays end with null and point to strings that live as long as `self`.
+        unsafe { libc::execve(self.path.as_ptr(), self.args.as_ptr(), self.env.as_ptr()) };
+        io::Error::last_os_error()
+    }
 }
 
 /// The next child that has ended, if one has.
@@ -143,6 +149,24 @@ pub fn reset_signals() {
             libc::signal(signal, libc::SIG_DFL);
         }
     }
+}
+
+/// Ends this process as `signal` does by default, whatever is installed for it. What waits for it sees a process that
+/// the signal ended.
+pub fn die_by_signal(signal: i32) -> ! {
+    let set = signal_set(&[signal]);
+    // SAFETY: `set` is initialised; SIG_DFL is a valid action; raise takes a number.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
+        libc::raise(signal);
+    }
+    end(128 + signal)
+}
+
+/// Ends this process as a write to a pipe that nobody reads does by default: without a word.
+pub fn die_by_broken_pipe() -> ! {
+    die_by_signal(libc::SIGPIPE)
 }
 
 fn signal_set(signals: &[i32]) -> libc::sigset_t {

@@ -79,6 +79,11 @@ pub fn is_new(path: &Path) -> bool {
     name.starts_with(b".") && name.ends_with(b".new")
 }
 
+/// Removes a record that was never put in its place: its writer was killed.
+pub fn remove_new(path: &Path) {
+    let _ = fs::remove_file(path); // the next start tries again
+}
+
 /// Renames what stands in the place of a record, so that a new one can be written and the old
 /// one looked at. Gives its new path.
 pub fn put_aside(path: &Path) -> io::Result<PathBuf> {

@@ -7,6 +7,7 @@ use seccompiler::{
     SeccompRule,
 };
 
+use crate::exemption::Exemption;
 pub use crate::syscall::{names, number};
 
 /// What happens to a call.
@@ -82,6 +83,19 @@ pub fn compile(default: Action, rules: &[Rule]) -> io::Result<Vec<Vec<u64>>> {
     Ok(programs)
 }
 
+/// The programs with an exemption each. They are made before the first is loaded: afterwards
+/// even asking for memory may be forbidden.
+pub fn with_exemption(programs: &[Vec<u64>], exemption: &Exemption) -> io::Result<Vec<Vec<u64>>> {
+    let program = |program: &Vec<u64>| {
+        let all = [&exemption.program()[..], &program[..]].concat();
+        if all.len() > LONGEST {
+            return Err(io::Error::other("the profile is too long"));
+        }
+        Ok(all)
+    };
+    programs.iter().map(program).collect()
+}
+
 /// Applies compiled programs to this process, for good.
 pub fn load(programs: &[Vec<u64>]) -> io::Result<()> {
     for program in programs {
@@ -139,16 +153,23 @@ fn condition(from: &Condition) -> io::Result<SeccompCondition> {
 const LAST: u32 = 0x3fff_ffff;
 
 /// How the kernel names this machine.
-const MACHINE: u32 = if cfg!(target_arch = "aarch64") { 0xc000_00b7 } else { 0xc000_003e };
+pub(crate) const MACHINE: u32 =
+    if cfg!(target_arch = "aarch64") { 0xc000_00b7 } else { 0xc000_003e };
+
+/// Where a call's data have these.
+pub(crate) const NUMBER: u32 = 0;
+pub(crate) const ARCHITECTURE: u32 = 4;
+/// Instructions, and what a program can return.
+pub(crate) const LOAD: u16 = 0x20;
+pub(crate) const JUMP_IF_EQUAL: u16 = 0x15;
+pub(crate) const RETURN: u16 = 0x06;
+pub(crate) const SECCOMP_RET_ALLOW: u32 = 0x7fff_0000;
+/// As many instructions as the kernel takes.
+const LONGEST: usize = 4096;
 
 /// The beginning of a program: calls of this machine with a number above `newest` do not exist.
 fn unknown_calls(newest: u32) -> [u64; 5] {
-    const NUMBER: u32 = 0; // where the call's data have it
-    const ARCHITECTURE: u32 = 4;
-    const LOAD: u16 = 0x20;
-    const JUMP_IF_EQUAL: u16 = 0x15;
     const JUMP_IF_GREATER: u16 = 0x25;
-    const RETURN: u16 = 0x06;
     const SECCOMP_RET_ERRNO: u32 = 0x0005_0000;
     const ENOSYS: u32 = 38;
     [
@@ -161,7 +182,7 @@ fn unknown_calls(newest: u32) -> [u64; 5] {
 }
 
 /// One instruction, as the kernel reads it.
-fn word(code: u16, if_true: u8, if_false: u8, value: u32) -> u64 {
+pub(crate) fn word(code: u16, if_true: u8, if_false: u8, value: u32) -> u64 {
     let (code, k) = (code.to_ne_bytes(), value.to_ne_bytes());
     u64::from_ne_bytes([code[0], code[1], if_true, if_false, k[0], k[1], k[2], k[3]])
 }

@@ -8,6 +8,7 @@ use std::{ffi::OsString, path::Path, process::ExitCode};
 
 fn main() -> ExitCode {
     panics::install();
+    end_with_the_reader();
     let mut args: Vec<OsString> = std::env::args_os().collect();
     let called = args.first().and_then(|name| Path::new(name).file_name()).unwrap_or_default();
     let called = called.to_string_lossy().into_owned();
@@ -30,4 +31,16 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// A pipe that nobody reads any more ends a command as SIGPIPE does, without a word. `print!` and the like panic then.
+fn end_with_the_reader() {
+    let otherwise = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let says = info.payload_as_str().unwrap_or_default();
+        if says.starts_with("failed printing to std") && says.contains("Broken pipe") {
+            sys::process::die_by_broken_pipe();
+        }
+        otherwise(info);
+    }));
 }

@@ -13,7 +13,7 @@ use crate::expression::{Environment, Gives, Session};
 /// A rule that changes objects on their way in.
 #[api]
 pub struct MutatingAdmissionPolicy {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// What is changed, and when.
     spec: MutatingAdmissionPolicySpec,

@@ -12,7 +12,7 @@ use crate::rules::Rules;
 /// Where a mutating policy applies, and with which parameters.
 #[api]
 pub struct MutatingAdmissionPolicyBinding {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// What is bound.
     spec: MutatingAdmissionPolicyBindingSpec,

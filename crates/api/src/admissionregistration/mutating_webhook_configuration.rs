@@ -15,7 +15,7 @@ use crate::generation;
 /// Services that may change objects before they are written.
 #[api]
 pub struct MutatingWebhookConfiguration {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// The services.
     #[api(keys("name"), merge, merge_key = "name")]

@@ -9,7 +9,7 @@ use super::{MutatingAdmissionPolicyBindingSpec, ParamRef};
 /// Where a mutating policy applies, and with which parameters.
 #[api]
 pub struct MutatingAdmissionPolicyBinding {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// What is bound.
     spec: MutatingAdmissionPolicyBindingSpec,

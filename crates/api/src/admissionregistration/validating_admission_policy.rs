@@ -16,7 +16,7 @@ use crate::{
 /// A rule that refuses objects, in the expression language.
 #[api]
 pub struct ValidatingAdmissionPolicy {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// What is checked, and when.
     spec: ValidatingAdmissionPolicySpec,

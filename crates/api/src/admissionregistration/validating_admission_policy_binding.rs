@@ -11,7 +11,7 @@ use super::{MatchResources, rules::check_policy_name};
 /// Where a validating policy applies, with which parameters, and what follows.
 #[api]
 pub struct ValidatingAdmissionPolicyBinding {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// What is bound.
     #[api(required)]

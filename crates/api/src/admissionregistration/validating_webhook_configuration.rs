@@ -10,7 +10,7 @@ use crate::generation;
 /// Services that are asked whether objects may be written.
 #[api]
 pub struct ValidatingWebhookConfiguration {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// The services.
     #[api(keys("name"), merge, merge_key = "name")]
@@ -54,10 +54,10 @@ pub struct ValidatingWebhook {
 
 #[api]
 pub struct WebhookClientConfig {
-    /// Its address.
+    /// URL of the webhook, with https. Either url or service is set.
     #[api(tag = 3)]
     url: Option<String>,
-    /// The service that it runs behind.
+    /// Service that the webhook runs behind.
     #[api(tag = 1)]
     service: Option<ServiceReference>,
     /// The certificates that vouch for it, as PEM.

@@ -12,11 +12,11 @@ use crate::columns::join;
 /// A new kind of object that the API server serves.
 #[api]
 pub struct CustomResourceDefinition {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What is wanted.
+    /// Desired state.
     spec: Must<CustomResourceDefinitionSpec>,
-    /// What there is.
+    /// Observed state.
     status: CustomResourceDefinitionStatus,
 }
 
@@ -60,10 +60,10 @@ pub struct WebhookConversion {
 
 #[api]
 pub struct WebhookClientConfig {
-    /// The address, where the server is no service of the cluster.
+    /// URL of the webhook, with https. Either url or service is set.
     #[api(tag = 3)]
     url: Option<String>,
-    /// The service, where it is one.
+    /// Service that the webhook runs behind.
     #[api(tag = 1)]
     service: Option<ServiceReference>,
     /// The authorities, as PEM, that the server's certificate must come from.
@@ -311,7 +311,7 @@ pub struct CustomResourceDefinitionNames {
 
 #[api]
 pub struct CustomResourceDefinitionStatus {
-    /// What holds of the object at present.
+    /// Current conditions of the object.
     #[api(keys("type"), always)]
     conditions: List<CustomResourceDefinitionCondition>,
     /// The names that are in use.
@@ -320,25 +320,25 @@ pub struct CustomResourceDefinitionStatus {
     /// The versions in which objects have ever been stored.
     #[api(always)]
     stored_versions: List<String>,
-    /// The generation of the object that the status is about.
+    /// Generation of the object that this status was computed from.
     observed_generation: i64,
 }
 
 #[api]
 pub struct CustomResourceDefinitionCondition {
-    /// Which condition this is.
+    /// Type of the condition.
     #[api(go = "$.CustomResourceDefinitionConditionType")]
     type_: Must<String>,
-    /// Whether it holds: True, False or Unknown.
+    /// Status of the condition: True, False or Unknown.
     #[api(go = "$.ConditionStatus")]
     status: Must<String>,
-    /// When the status last changed.
+    /// When the condition last went from one status to another.
     last_transition_time: Time,
-    /// Why, as one word for programs.
+    /// Machine-readable reason: one CamelCase word.
     reason: String,
-    /// Why, as a sentence for people.
+    /// Human-readable details.
     message: String,
-    /// The generation of the object that this was found out about.
+    /// Generation of the object that the condition was computed from.
     observed_generation: i64,
 }
 

@@ -12,7 +12,7 @@ use crate::{admissionregistration::webhooks::check_port, rules::Rules};
 /// Which server serves a group and version.
 #[api]
 pub struct APIService {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// What is served, and where.
     spec: APIServiceSpec,
@@ -61,7 +61,7 @@ pub struct APIServiceStatus {
 
 #[api]
 pub struct APIServiceCondition {
-    /// What it is about.
+    /// Type of the condition.
     #[api(go = "v1.APIServiceConditionType")]
     type_: Must<String>,
     /// Whether it holds: True, False, Unknown.

@@ -9,7 +9,7 @@ use crate::columns;
 /// A past state of a DaemonSet or StatefulSet, kept to go back to.
 #[api]
 pub struct ControllerRevision {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// The state, as its owner wrote it.
     #[api(raw)]

@@ -18,90 +18,91 @@ use crate::{columns, core::PodTemplateSpec};
 /// Counts changes of the template; nobody reads it any more.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
-/// Runs one pod on every node that fits.
+/// Runs one copy of a pod on every node, or on every selected node.
 #[api]
 pub struct DaemonSet {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What the set should be.
+    /// Desired behaviour of the daemon set.
     #[api(required)]
     spec: DaemonSetSpec,
-    /// How far it is.
+    /// Observed state, written by the controller.
     status: DaemonSetStatus,
 }
 
 #[api]
 pub struct DaemonSetSpec {
-    /// Which pods belong to it.
+    /// Label selector of the pods that belong to the object. It must match the labels of the template, and cannot be
+    /// changed.
     #[api(always, required)]
     selector: Option<LabelSelector>,
-    /// What the pods are made from, one for each node.
+    /// Template of the pods, one for each node. Its nodeSelector and affinity choose the nodes.
     template: Must<PodTemplateSpec>,
-    /// How old pods are replaced by new ones.
+    /// How existing pods are replaced by new ones when the template changes.
     update_strategy: DaemonSetUpdateStrategy,
-    /// How long a pod must be ready before it counts as available.
+    /// Seconds that a pod must be ready, without a crash, before it counts as available.
     min_ready_seconds: i32,
-    /// How many old revisions are kept.
+    /// Number of old revisions that are kept for a rollback.
     #[api(tag = 6, default = 10, implied)]
     revision_history_limit: Option<i32>,
 }
 
 #[api]
 pub struct DaemonSetUpdateStrategy {
-    /// RollingUpdate replaces pods one after the other, OnDelete only those that are deleted.
+    /// RollingUpdate (default) replaces pods by itself; OnDelete when they are deleted by hand.
     #[api(default = "RollingUpdate", implied, go = "v1.DaemonSetUpdateStrategyType")]
     #[api(values("OnDelete", "RollingUpdate"))]
     type_: String,
-    /// How a rolling update proceeds.
+    /// Settings of RollingUpdate.
     rolling_update: Option<RollingUpdateDaemonSet>,
 }
 
 #[api]
 pub struct RollingUpdateDaemonSet {
-    /// How many pods may be missing during the update, as a number or percentage.
+    /// Largest number or percentage of nodes without an available pod during the update, 1 by default.
     max_unavailable: Option<IntOrString>,
-    /// How many nodes may have a second pod during the update, as a number or percentage.
+    /// Largest number or percentage of nodes that may run an old and a new pod during the update, 0 by default.
     max_surge: Option<IntOrString>,
 }
 
 #[api]
 pub struct DaemonSetStatus {
-    /// How many nodes run a pod and should.
+    /// Number of nodes that run the pod and should.
     current_number_scheduled: Must<i32>,
-    /// How many nodes run a pod and should not.
+    /// Number of nodes that run the pod and should not.
     number_misscheduled: Must<i32>,
-    /// How many nodes should run a pod.
+    /// Number of nodes that should run the pod.
     desired_number_scheduled: Must<i32>,
-    /// How many of them have a ready pod.
+    /// Number of nodes whose pod is ready.
     number_ready: Must<i32>,
-    /// The generation of the object that the status is about.
+    /// Generation of the object that this status was computed from.
     observed_generation: i64,
-    /// How many of them run the newest pod.
+    /// Number of nodes that run a pod of the current template.
     updated_number_scheduled: i32,
-    /// How many of them have an available pod.
+    /// Number of nodes whose pod is available.
     number_available: i32,
-    /// How many of them have none.
+    /// Number of nodes that should run an available pod and do not.
     number_unavailable: i32,
-    /// How often the hash of a template was already taken.
+    /// Number of hash collisions, used to find a free name for the next revision.
     collision_count: Option<i32>,
-    /// What holds of the object at present.
+    /// Current conditions of the object.
     #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<DaemonSetCondition>,
 }
 
 #[api]
 pub struct DaemonSetCondition {
-    /// Which condition this is.
+    /// Type of the condition.
     #[api(always, go = "v1.DaemonSetConditionType")]
     type_: String,
-    /// Whether it holds: True, False or Unknown.
+    /// Status of the condition: True, False or Unknown.
     #[api(always, go = "v1.ConditionStatus")]
     status: String,
-    /// When the status last changed.
+    /// When the condition last went from one status to another.
     last_transition_time: Time,
-    /// Why, as one word for programs.
+    /// Machine-readable reason: one CamelCase word.
     reason: String,
-    /// Why, as a sentence for people.
+    /// Human-readable details.
     message: String,
 }
 

@@ -14,105 +14,106 @@ use crate::{columns, generation};
 
 use crate::core::PodTemplateSpec;
 
-/// Keeps a number of like pods, and replaces them step by step when they change.
+/// Runs a number of identical pods, and updates them step by step.
 #[api]
 pub struct Deployment {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What the deployment should be.
+    /// Desired behaviour of the deployment.
     #[api(required)]
     spec: DeploymentSpec,
-    /// How far it is.
+    /// Observed state, written by the controller.
     status: DeploymentStatus,
 }
 
 #[api]
 pub struct DeploymentSpec {
-    /// How many pods there should be.
+    /// Desired number of pods, 1 by default.
     #[api(default = 1, implied)]
     replicas: Option<i32>,
-    /// Which pods belong to it.
+    /// Label selector of the pods that belong to the object. It must match the labels of the template, and cannot be
+    /// changed.
     #[api(always, required)]
     selector: Option<LabelSelector>,
-    /// What the pods are made from.
+    /// Template of the pods.
     template: Must<PodTemplateSpec>,
-    /// How old pods are replaced by new ones.
+    /// How existing pods are replaced by new ones when the template changes.
     #[api(retain_keys)]
     strategy: DeploymentStrategy,
-    /// How long a pod must be ready before it counts as available.
+    /// Seconds that a pod must be ready, without a crash, before it counts as available.
     min_ready_seconds: i32,
-    /// How many old ReplicaSets are kept, to go back to.
+    /// Number of old ReplicaSets that are kept for a rollback, 10 by default.
     #[api(default = 10, implied)]
     revision_history_limit: Option<i32>,
-    /// Whether changes of the template wait.
+    /// Whether changes of the template are not rolled out for now.
     paused: bool,
-    /// After how long without progress it is said to have failed.
+    /// Seconds without progress after which the rollout is reported as failed, 600 by default.
     #[api(tag = 9, default = 600, implied)]
     progress_deadline_seconds: Option<i32>,
 }
 
 #[api]
 pub struct DeploymentStrategy {
-    /// RollingUpdate or Recreate.
+    /// RollingUpdate (default) replaces pods step by step; Recreate ends all old pods first.
     #[api(default = "RollingUpdate", implied, go = "v1.DeploymentStrategyType")]
     #[api(values("Recreate", "RollingUpdate"))]
     type_: String,
-    /// How many pods come and go at a time.
+    /// Settings of RollingUpdate.
     rolling_update: Option<RollingUpdateDeployment>,
 }
 
 #[api]
 pub struct RollingUpdateDeployment {
-    /// How many pods may be missing meanwhile.
+    /// Largest number or percentage of pods below the desired number during the update, 25% by default.
     max_unavailable: Option<IntOrString>,
-    /// How many pods may be there beyond those that are wanted.
+    /// Largest number or percentage of pods above the desired number during the update, 25% by default.
     max_surge: Option<IntOrString>,
 }
 
 #[api]
 pub struct DeploymentStatus {
-    /// The generation that this status is about.
+    /// Generation of the object that this status was computed from.
     observed_generation: i64,
-    /// Pods that there are.
+    /// Number of pods of the deployment that are not terminating.
     replicas: i32,
-    /// Pods of the newest template.
+    /// Number of pods of the current template.
     updated_replicas: i32,
-    /// Pods that are ready.
+    /// Number of pods that are ready.
     #[api(tag = 7)]
     ready_replicas: i32,
-    /// Pods that have been ready for long enough.
+    /// Number of pods that have been ready for minReadySeconds.
     #[api(tag = 4)]
     available_replicas: i32,
-    /// Pods that are still missing.
+    /// Number of pods that are missing until the desired number is available.
     unavailable_replicas: i32,
-    /// Pods on their way out.
+    /// Number of pods that are terminating.
     #[api(tag = 9)]
     terminating_replicas: Option<i32>,
-    /// What is known of it, point by point.
+    /// Current conditions of the object.
     #[api(tag = 6, keys("type"), merge, merge_key = "type")]
     conditions: List<DeploymentCondition>,
-    /// How often the name of a ReplicaSet was taken already.
+    /// Number of hash collisions, used to find a free name for the next ReplicaSet.
     #[api(tag = 8)]
     collision_count: Option<i32>,
 }
 
 #[api]
 pub struct DeploymentCondition {
-    /// Which condition this is.
+    /// Type of the condition.
     #[api(always, go = "v1.DeploymentConditionType")]
     type_: String,
-    /// Whether it holds: True, False or Unknown.
+    /// Status of the condition: True, False or Unknown.
     #[api(always, go = "v1.ConditionStatus")]
     status: String,
-    /// When the condition was last written.
+    /// When the condition was last updated.
     #[api(tag = 6)]
     last_update_time: Time,
-    /// When the status last changed.
+    /// When the condition last went from one status to another.
     last_transition_time: Time,
-    /// Why, as one word for programs.
+    /// Machine-readable reason: one CamelCase word.
     #[api(tag = 4)]
     reason: String,
-    /// Why, as a sentence for people.
+    /// Human-readable details.
     message: String,
 }
 

@@ -7,68 +7,69 @@ use schema::{Column, Errors, Kind, Names, Path, Subresource, Warnings};
 
 use super::workload::{Workload, check_counts, check_kept};
 
-/// Keeps a number of like pods.
+/// Keeps a number of identical pods running. Usually managed by a Deployment.
 #[api]
 pub struct ReplicaSet {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What the set should be.
+    /// Desired behaviour of the replica set.
     #[api(required)]
     spec: ReplicaSetSpec,
-    /// How far it is.
+    /// Observed state, written by the controller.
     status: ReplicaSetStatus,
 }
 
 #[api]
 pub struct ReplicaSetSpec {
-    /// How many pods there should be.
+    /// Desired number of pods.
     #[api(default = 1, implied)]
     replicas: Option<i32>,
-    /// How long a pod must be ready before it counts as available.
+    /// Seconds that a pod must be ready, without a crash, before it counts as available.
     #[api(tag = 4)]
     min_ready_seconds: i32,
-    /// Which pods belong to it.
+    /// Label selector of the pods that belong to the object. It must match the labels of the template, and cannot be
+    /// changed.
     #[api(tag = 2, always, required)]
     selector: Option<LabelSelector>,
-    /// What the pods are made from.
+    /// Template of the pods.
     template: PodTemplateSpec,
 }
 
 #[api]
 pub struct ReplicaSetStatus {
-    /// How many pods there are.
+    /// Number of pods that exist.
     replicas: Must<i32>,
-    /// How many of them have all labels of the template.
+    /// Number of pods that have all labels of the template.
     fully_labeled_replicas: i32,
-    /// How many of them are ready.
+    /// Number of pods that are ready.
     #[api(tag = 4)]
     ready_replicas: i32,
-    /// How many of them have been ready for long enough.
+    /// Number of pods that have been ready for minReadySeconds.
     available_replicas: i32,
-    /// How many pods are on their way out.
+    /// Number of pods that are terminating.
     #[api(tag = 7)]
     terminating_replicas: Option<i32>,
-    /// The generation of the object that the status is about.
+    /// Generation of the object that this status was computed from.
     #[api(tag = 3)]
     observed_generation: i64,
-    /// What holds of the object at present.
+    /// Current conditions of the object.
     #[api(tag = 6, keys("type"), merge, merge_key = "type")]
     conditions: List<ReplicaSetCondition>,
 }
 
 #[api]
 pub struct ReplicaSetCondition {
-    /// Which condition this is.
+    /// Type of the condition.
     #[api(always, go = "v1.ReplicaSetConditionType")]
     type_: String,
-    /// Whether it holds: True, False or Unknown.
+    /// Status of the condition: True, False or Unknown.
     #[api(always, go = "v1.ConditionStatus")]
     status: String,
-    /// When the status last changed.
+    /// When the condition last went from one status to another.
     last_transition_time: Time,
-    /// Why, as one word for programs.
+    /// Machine-readable reason: one CamelCase word.
     reason: String,
-    /// Why, as a sentence for people.
+    /// Human-readable details.
     message: String,
 }
 

@@ -18,48 +18,49 @@ use super::workload::{
     check_not_more, check_share,
 };
 
-/// Keeps a number of pods that each have a name and volumes of their own.
+/// Runs pods that each keep their name and their volumes.
 #[api]
 pub struct StatefulSet {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What the set should be.
+    /// Desired behaviour of the stateful set.
     #[api(required)]
     spec: StatefulSetSpec,
-    /// How far it is.
+    /// Observed state, written by the controller.
     status: StatefulSetStatus,
 }
 
 #[api]
 pub struct StatefulSetSpec {
-    /// How many pods there should be.
+    /// Desired number of pods.
     #[api(default = 1, implied)]
     replicas: Option<i32>,
-    /// Which pods belong to it.
+    /// Label selector of the pods that belong to the object. It must match the labels of the template, and cannot be
+    /// changed.
     #[api(always, required)]
     selector: Option<LabelSelector>,
-    /// What the pods are made from.
+    /// Template of the pods.
     template: Must<PodTemplateSpec>,
-    /// Claims that each pod gets for itself.
+    /// PersistentVolumeClaims that are created for each pod, and kept when the pod is replaced.
     volume_claim_templates: List<PersistentVolumeClaim>,
-    /// The service that names the pods.
+    /// Headless Service that gives the pods their DNS names, as POD.SERVICE.NAMESPACE.svc.
     #[api(always)]
     service_name: String,
-    /// Whether pods come and go one by one: OrderedReady or Parallel.
+    /// OrderedReady (default) creates and deletes pods one at a time; Parallel all at once.
     #[api(default = "OrderedReady", implied, go = "v1.PodManagementPolicyType")]
     #[api(values("OrderedReady", "Parallel"))]
     pod_management_policy: String,
-    /// How old pods are replaced by new ones.
+    /// How existing pods are replaced by new ones when the template changes.
     update_strategy: StatefulSetUpdateStrategy,
-    /// How many old revisions are kept.
+    /// Number of old revisions that are kept for a rollback.
     #[api(default = 10, implied)]
     revision_history_limit: Option<i32>,
-    /// How long a pod must be ready before it counts as available.
+    /// Seconds that a pod must be ready, without a crash, before it counts as available.
     min_ready_seconds: i32,
     /// What becomes of the claims when the set, or a pod of it, goes.
     persistent_volume_claim_retention_policy:
         Option<StatefulSetPersistentVolumeClaimRetentionPolicy>,
-    /// With which number the pods begin.
+    /// How the pods are numbered.
     ordinals: Option<StatefulSetOrdinals>,
 }
 
@@ -71,75 +72,75 @@ pub struct StatefulSetUpdateStrategy {
         values("OnDelete", "Recreate", "RollingUpdate")
     )]
     type_: String,
-    /// How a rolling update proceeds.
+    /// Settings of RollingUpdate.
     rolling_update: Option<RollingUpdateStatefulSetStrategy>,
 }
 
 #[api]
 pub struct RollingUpdateStatefulSetStrategy {
-    /// Pods with a lower number are left as they are.
+    /// Only pods with this ordinal or a higher one are updated.
     partition: Option<i32>,
-    /// How many pods may be missing during the update, as a number or percentage.
+    /// Largest number or percentage of pods that may be unavailable during the update.
     max_unavailable: Option<IntOrString>,
 }
 
 #[api]
 pub struct StatefulSetPersistentVolumeClaimRetentionPolicy {
-    /// Whether claims go with the set: Retain or Delete.
+    /// What happens to the claims when the stateful set is deleted: Retain (default) or Delete.
     #[api(default = "Retain", implied, go = "v1.PersistentVolumeClaimRetentionPolicyType")]
     when_deleted: String,
-    /// Whether claims go with pods that are scaled away: Retain or Delete.
+    /// What happens to the claims of pods that are scaled away: Retain (default) or Delete.
     #[api(default = "Retain", implied, go = "v1.PersistentVolumeClaimRetentionPolicyType")]
     when_scaled: String,
 }
 
 #[api]
 pub struct StatefulSetOrdinals {
-    /// The number of the first pod.
+    /// Ordinal of the first pod, 0 by default.
     #[api(always)]
     start: i32,
 }
 
 #[api]
 pub struct StatefulSetStatus {
-    /// The generation of the object that the status is about.
+    /// Generation of the object that this status was computed from.
     observed_generation: i64,
-    /// How many pods there are.
+    /// Number of pods that exist.
     replicas: Must<i32>,
-    /// How many of them are ready.
+    /// Number of pods that are ready.
     ready_replicas: i32,
-    /// How many pods are of the current revision.
+    /// Number of pods of the current revision.
     current_replicas: i32,
-    /// How many pods are of the new revision.
+    /// Number of pods of the update revision.
     updated_replicas: i32,
-    /// The revision that pods came from before the update.
+    /// Revision of the pods before the update.
     current_revision: String,
-    /// The revision that pods come from now.
+    /// Revision of the pods after the update.
     update_revision: String,
-    /// How often the hash of a template was already taken.
+    /// Number of hash collisions, used to find a free name for the next revision.
     #[api(tag = 9)]
     collision_count: Option<i32>,
-    /// What holds of the object at present.
+    /// Current conditions of the object.
     #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<StatefulSetCondition>,
-    /// How many of them have been ready for long enough.
+    /// Number of pods that have been ready for minReadySeconds.
     #[api(always)]
     available_replicas: i32,
 }
 
 #[api]
 pub struct StatefulSetCondition {
-    /// Which condition this is.
+    /// Type of the condition.
     #[api(always, go = "v1.StatefulSetConditionType")]
     type_: String,
-    /// Whether it holds: True, False or Unknown.
+    /// Status of the condition: True, False or Unknown.
     #[api(always, go = "v1.ConditionStatus")]
     status: String,
-    /// When the status last changed.
+    /// When the condition last went from one status to another.
     last_transition_time: Time,
-    /// Why, as one word for programs.
+    /// Machine-readable reason: one CamelCase word.
     reason: String,
-    /// Why, as a sentence for people.
+    /// Human-readable details.
     message: String,
 }
 

@@ -9,9 +9,9 @@ use super::UserInfo;
 /// Asks who the server takes the caller for.
 #[api]
 pub struct SelfSubjectReview {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What there is.
+    /// Observed state.
     status: SelfSubjectReviewStatus,
 }
 

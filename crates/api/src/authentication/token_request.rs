@@ -5,12 +5,12 @@ use object::{List, Map, ObjectMeta, Time};
 
 #[api]
 pub struct TokenRequest {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What is wanted.
+    /// Desired state.
     #[api(always)]
     spec: TokenRequestSpec,
-    /// What there is.
+    /// Observed state.
     status: TokenRequestStatus,
 }
 

@@ -7,11 +7,11 @@ use schema::{Kind, Names, Scope, Storage, verbs};
 /// Asks whose a token is.
 #[api]
 pub struct TokenReview {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What is wanted.
+    /// Desired state.
     spec: Must<TokenReviewSpec>,
-    /// What there is.
+    /// Observed state.
     status: TokenReviewStatus,
 }
 

@@ -11,11 +11,11 @@ use crate::shown::shown;
 /// Asks whether somebody may do something in one namespace.
 #[api]
 pub struct LocalSubjectAccessReview {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What is wanted.
+    /// Desired state.
     spec: Must<SubjectAccessReviewSpec>,
-    /// What there is.
+    /// Observed state.
     status: SubjectAccessReviewStatus,
 }
 

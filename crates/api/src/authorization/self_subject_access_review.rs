@@ -10,11 +10,11 @@ use super::{NonResourceAttributes, ResourceAttributes, SubjectAccessReviewStatus
 /// Asks whether the caller may do something.
 #[api]
 pub struct SelfSubjectAccessReview {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What is wanted.
+    /// Desired state.
     spec: Must<SelfSubjectAccessReviewSpec>,
-    /// What there is.
+    /// Observed state.
     status: SubjectAccessReviewStatus,
 }
 

@@ -7,11 +7,11 @@ use schema::{Kind, Names, Scope, Storage, verbs};
 /// Asks what the caller may do in a namespace.
 #[api]
 pub struct SelfSubjectRulesReview {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What is wanted.
+    /// Desired state.
     spec: Must<SelfSubjectRulesReviewSpec>,
-    /// What there is.
+    /// Observed state.
     status: SubjectRulesReviewStatus,
 }
 

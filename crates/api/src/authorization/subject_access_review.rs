@@ -10,11 +10,11 @@ use crate::meta::FieldSelectorRequirement;
 /// Asks whether somebody may do something.
 #[api]
 pub struct SubjectAccessReview {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What is wanted.
+    /// Desired state.
     spec: Must<SubjectAccessReviewSpec>,
-    /// What there is.
+    /// Observed state.
     status: SubjectAccessReviewStatus,
 }
 

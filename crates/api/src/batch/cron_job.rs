@@ -13,61 +13,62 @@ use schema::{Column, Errors, Kind, Names, Path, Subresource, Warnings, age};
 use super::JobSpec;
 use super::schedule::Schedule;
 
-/// Starts jobs by a time table.
+/// Creates Jobs on a schedule.
 #[api]
 pub struct CronJob {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What the cron job should be.
+    /// Desired behaviour of the cron job.
     #[api(required)]
     spec: CronJobSpec,
-    /// What it has started.
+    /// Observed status of the cron job.
     status: CronJobStatus,
 }
 
 #[api]
 pub struct CronJobSpec {
-    /// Minute, hour, day, month and weekday, as cron has them.
+    /// Schedule in cron format: minute, hour, day of month, month, day of week.
     schedule: Must<String>,
-    /// In which the schedule is meant.
+    /// Time zone of the schedule, such as Europe/Berlin. Defaults to that of the controller manager.
     #[api(tag = 8)]
     time_zone: Option<String>,
-    /// How late a job may still start.
+    /// Seconds after the scheduled time within which a missed job is still started.
     #[api(tag = 2)]
     starting_deadline_seconds: Option<i64>,
-    /// What happens while the last job runs: Allow, Forbid or Replace.
+    /// What to do while the previous job runs: Allow (default), Forbid (skip the run) or Replace (cancel the old
+    /// job).
     #[api(default = "Allow", implied, go = "v1.ConcurrencyPolicy")]
     #[api(values("Allow", "Forbid", "Replace"))]
     concurrency_policy: String,
-    /// Whether no further jobs start.
+    /// Whether no further jobs are started.
     #[api(default = false, implied)]
     suspend: Option<bool>,
-    /// What the jobs are made from.
+    /// Template of the jobs.
     job_template: Must<JobTemplateSpec>,
-    /// How many successful jobs are kept.
+    /// Number of successful jobs that are kept, 3 by default.
     #[api(default = 3, implied)]
     successful_jobs_history_limit: Option<i32>,
-    /// How many failed jobs are kept.
+    /// Number of failed jobs that are kept, 1 by default.
     #[api(default = 1, implied)]
     failed_jobs_history_limit: Option<i32>,
 }
 
 #[api]
 pub struct JobTemplateSpec {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What is wanted.
+    /// Desired behaviour of the jobs.
     spec: JobSpec,
 }
 
 #[api]
 pub struct CronJobStatus {
-    /// The jobs that are running.
+    /// Jobs that are running.
     active: List<ObjectReference>,
-    /// When a job was last started.
+    /// When a job was last scheduled.
     #[api(tag = 4)]
     last_schedule_time: Option<Time>,
-    /// When a job last ended well.
+    /// When a job last completed successfully.
     last_successful_time: Option<Time>,
 }
 

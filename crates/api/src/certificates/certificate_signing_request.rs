@@ -16,7 +16,7 @@ use crate::{columns, core::volume::projected::check_signer};
 /// The wish for a certificate, and what has become of it.
 #[api]
 pub struct CertificateSigningRequest {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// Who wishes what. It never changes.
     spec: Must<CertificateSigningRequestSpec>,

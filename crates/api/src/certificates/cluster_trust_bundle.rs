@@ -14,7 +14,7 @@ use crate::{columns, core::volume::projected::check_signer};
 /// Certificates that pods may trust.
 #[api]
 pub struct ClusterTrustBundle {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// The certificates, and whose they are.
     spec: Must<ClusterTrustBundleSpec>,

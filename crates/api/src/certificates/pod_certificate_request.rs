@@ -10,7 +10,7 @@ use crate::columns;
 /// The wish of a kubelet for a certificate of a pod.
 #[api]
 pub struct PodCertificateRequest {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// What is wished for which pod. It never changes.
     spec: Must<PodCertificateRequestSpec>,

@@ -4,10 +4,10 @@ use macros::api;
 use object::{MicroTime, ObjectMeta};
 use schema::{Column, Errors, Kind, Names, Path};
 
-/// Says who holds something, and until when.
+/// A lock with an expiry, for leader election and heartbeats.
 #[api]
 pub struct Lease {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// Who holds it.
     spec: LeaseSpec,
@@ -15,15 +15,15 @@ pub struct Lease {
 
 #[api]
 pub struct LeaseSpec {
-    /// Who holds it.
+    /// Identity of the holder.
     holder_identity: Option<String>,
-    /// How long it holds without being renewed.
+    /// Seconds after renewTime at which others may take the lease.
     lease_duration_seconds: Option<i32>,
-    /// When the holder got it.
+    /// When the holder acquired the lease.
     acquire_time: Option<MicroTime>,
-    /// When the holder renewed it last.
+    /// When the holder last renewed the lease.
     renew_time: Option<MicroTime>,
-    /// How often it has changed hands.
+    /// Number of times the lease changed its holder.
     lease_transitions: Option<i32>,
     /// How the holder is chosen among candidates.
     #[api(go = "v1.CoordinatedLeaseStrategy")]

@@ -11,7 +11,7 @@ use super::ObjectReference;
 /// Puts a pod on a node.
 #[api]
 pub struct Binding {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// The node that the pod goes to.
     target: Must<ObjectReference>,

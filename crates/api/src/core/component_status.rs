@@ -7,22 +7,22 @@ use schema::{Column, Kind, Names, Scope, Storage};
 /// How a part of the control plane is, asked when somebody wants to know.
 #[api]
 pub struct ComponentStatus {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What holds of the object at present.
+    /// Current conditions of the object.
     #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<ComponentCondition>,
 }
 
 #[api]
 pub struct ComponentCondition {
-    /// Which condition this is.
+    /// Type of the condition.
     #[api(go = "v1.ComponentConditionType")]
     type_: Must<String>,
-    /// Whether it holds: True, False or Unknown.
+    /// Status of the condition: True, False or Unknown.
     #[api(go = "v1.ConditionStatus")]
     status: Must<String>,
-    /// Why, as a sentence for people.
+    /// Human-readable details.
     message: String,
     /// What went wrong.
     error: String,

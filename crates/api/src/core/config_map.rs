@@ -4,18 +4,18 @@ use macros::api;
 use object::{Bytes, Lens, Map, ObjectMeta, count, names};
 use schema::{Column, Errors, Kind, Names, Path};
 
-/// Settings for pods: text and bytes by name.
+/// Configuration data for pods, as keys and values.
 #[api]
 pub struct ConfigMap {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// Whether the data can never change.
+    /// Whether the data can no longer be changed; only the metadata can.
     #[api(tag = 4)]
     immutable: Option<bool>,
-    /// Texts by key.
+    /// Text values by key.
     #[api(tag = 2)]
     data: Map<String>,
-    /// Bytes by key.
+    /// Binary values by key, base64-encoded.
     binary_data: Map<Bytes>,
 }
 

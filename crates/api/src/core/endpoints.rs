@@ -12,7 +12,7 @@ use super::ObjectReference;
 /// The addresses of a service, as older clients read them.
 #[api]
 pub struct Endpoints {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// Addresses with the ports that they have in common.
     subsets: List<EndpointSubset>,
@@ -48,7 +48,7 @@ pub struct EndpointPort {
     name: String,
     /// The number of the port.
     port: Must<i32>,
-    /// TCP, UDP or SCTP.
+    /// Protocol: TCP, UDP or SCTP.
     #[api(default = "TCP", implied, go = "v1.Protocol", values("SCTP", "TCP", "UDP"))]
     protocol: String,
     /// The protocol that is spoken on the port.

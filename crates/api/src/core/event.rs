@@ -10,56 +10,56 @@ use crate::rules::Rules;
 
 use super::ObjectReference;
 
-/// Something that has happened to an object.
+/// A report of something that happened to an object.
 #[api]
 pub struct Event {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: Must<ObjectMeta>,
-    /// What the event is about.
+    /// Object that the event is about.
     involved_object: Must<ObjectReference>,
-    /// Why it happened, in one word.
+    /// Machine-readable reason: one CamelCase word, such as FailedScheduling.
     reason: String,
-    /// The same, for people.
+    /// Human-readable description of what happened.
     message: String,
-    /// Who saw it.
+    /// Component that reported the event.
     source: EventSource,
-    /// When it was first seen.
+    /// When the event first occurred.
     first_timestamp: Time,
-    /// When it was last seen.
+    /// When the event last occurred.
     last_timestamp: Time,
-    /// How often it was seen.
+    /// Number of times the event occurred.
     count: i32,
-    /// Normal or Warning.
+    /// Type of the event: Normal or Warning.
     type_: String,
-    /// When it happened.
+    /// When the event first occurred, in microseconds.
     event_time: MicroTime,
-    /// How often, and when last, if it goes on.
+    /// Data about the series, if the event occurs repeatedly.
     series: Option<EventSeries>,
-    /// What was done.
+    /// Action that was taken or failed.
     action: String,
-    /// What else it has to do with.
+    /// Second object that is involved, if any.
     related: Option<ObjectReference>,
-    /// Who reports it.
+    /// Controller that reported the event, such as kubernetes.io/kubelet.
     #[api(always)]
     reporting_component: String,
-    /// Which of them.
+    /// Instance of the controller, such as its pod or node.
     #[api(always)]
     reporting_instance: String,
 }
 
 #[api]
 pub struct EventSource {
-    /// The component that tells it.
+    /// Component that reported the event.
     component: String,
-    /// The node that the component is on.
+    /// Node of the component.
     host: String,
 }
 
 #[api]
 pub struct EventSeries {
-    /// How often it has happened so far.
+    /// Number of occurrences so far.
     count: i32,
-    /// When it last happened.
+    /// When the event last occurred.
     last_observed_time: MicroTime,
 }
 

@@ -8,39 +8,39 @@ use schema::{Errors, Kind, Names, Path};
 
 use super::resources::rules::{can_overcommit, check_container_name, check_resource_name};
 
-/// What pods and claims of a namespace may ask for, and what they get by default.
+/// Limits and defaults for the resources of each pod, container and claim of a namespace.
 #[api]
 pub struct LimitRange {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What is wanted.
+    /// Desired state.
     spec: LimitRangeSpec,
 }
 
 #[api]
 pub struct LimitRangeSpec {
-    /// The limits.
+    /// Limits by type of object.
     limits: Must<List<LimitRangeItem>>,
 }
 
 #[api]
 pub struct LimitRangeItem {
-    /// What the limit is about: Pod, Container or PersistentVolumeClaim.
+    /// Type of object that the limit applies to: Pod, Container or PersistentVolumeClaim.
     #[api(go = "v1.LimitType")]
     type_: Must<String>,
-    /// The most that may be asked for.
+    /// Largest amount of each resource.
     #[api(go = "v1.ResourceList")]
     max: Map<Quantity>,
-    /// The least that must be asked for.
+    /// Smallest amount of each resource.
     #[api(go = "v1.ResourceList")]
     min: Map<Quantity>,
-    /// The limit of containers that name none.
+    /// Limits of containers that set none.
     #[api(go = "v1.ResourceList")]
     default: Map<Quantity>,
-    /// The request of containers that name none.
+    /// Requests of containers that set none.
     #[api(go = "v1.ResourceList")]
     default_request: Map<Quantity>,
-    /// How many times the request a limit may be.
+    /// Largest ratio of limit to request.
     #[api(go = "v1.ResourceList")]
     max_limit_request_ratio: Map<Quantity>,
 }

@@ -10,48 +10,48 @@ use schema::{
 /// Lets a namespace go only when it is empty.
 const FINALIZER: &str = "kubernetes";
 
-/// A room for names of objects.
+/// A scope for the names of objects, and for access and quota.
 #[api]
 pub struct Namespace {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What holds the namespace back when it is deleted.
+    /// Desired behaviour of the namespace.
     spec: NamespaceSpec,
-    /// Whether it is in use or on its way out.
+    /// Observed status of the namespace.
     status: NamespaceStatus,
 }
 
 #[api]
 pub struct NamespaceSpec {
-    /// Who must let go before the namespace goes.
+    /// Finalizers that must be removed before the namespace is deleted.
     #[api(go = "[]v1.FinalizerName")]
     finalizers: List<String>,
 }
 
 #[api]
 pub struct NamespaceStatus {
-    /// Active or Terminating.
+    /// Active, or Terminating while it is being deleted.
     #[api(default = "Active", implied, go = "v1.NamespacePhase", values("Active", "Terminating"))]
     phase: String,
-    /// What is known of it, point by point.
+    /// Current conditions of the object.
     #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<NamespaceCondition>,
 }
 
 #[api]
 pub struct NamespaceCondition {
-    /// Which condition this is.
+    /// Type of the condition.
     #[api(go = "v1.NamespaceConditionType")]
     type_: Must<String>,
-    /// Whether it holds: True, False or Unknown.
+    /// Status of the condition: True, False or Unknown.
     #[api(go = "v1.ConditionStatus")]
     status: Must<String>,
-    /// When the status last changed.
+    /// When the condition last went from one status to another.
     #[api(tag = 4)]
     last_transition_time: Time,
-    /// Why, as one word for programs.
+    /// Machine-readable reason: one CamelCase word.
     reason: String,
-    /// Why, as a sentence for people.
+    /// Human-readable details.
     message: String,
 }
 

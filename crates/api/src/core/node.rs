@@ -14,35 +14,35 @@ use super::{Taint, resources, toleration::check_taints};
 /// Pods that should rather run elsewhere.
 const AVOIDED: &str = "scheduler.alpha.kubernetes.io/preferAvoidPods";
 
-/// A machine that runs pods.
+/// A machine of the cluster that runs pods.
 #[api]
 pub struct Node {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What the node should be.
+    /// Desired behaviour of the node.
     spec: NodeSpec,
-    /// What it is, as it tells itself.
+    /// Most recently observed status of the node, reported by its kubelet.
     status: NodeStatus,
 }
 
 #[api]
 pub struct NodeSpec {
-    /// The first range that its pods get addresses from.
+    /// IP range of the node's pods, of the primary family.
     #[api(name = "podCIDR")]
     pod_cidr: String,
-    /// The ranges that its pods get addresses from.
+    /// IP ranges of the node's pods, at most one per family.
     #[api(tag = 7, name = "podCIDRs", set, merge)]
     pod_cidrs: List<String>,
-    /// What a cloud calls it.
+    /// ID of the machine at its cloud provider, as PROVIDER://ID.
     #[api(tag = 3, name = "providerID")]
     provider_id: String,
-    /// Whether no further pods come to it.
+    /// Whether no new pods are scheduled to the node, as after kubectl cordon.
     unschedulable: bool,
-    /// What keeps pods away that do not tolerate it.
+    /// Taints, which keep away pods that do not tolerate them.
     taints: List<Taint>,
-    /// No longer of use.
+    /// Deprecated, and no longer used.
     config_source: Option<NodeConfigSource>,
-    /// No longer of use.
+    /// Deprecated, and no longer used.
     #[api(tag = 2, name = "externalID")]
     external_id: String,
     /// Which pods may be preempted on the node.
@@ -81,51 +81,51 @@ pub struct ConfigMapNodeConfigSource {
 
 #[api]
 pub struct NodeStatus {
-    /// All that it has.
+    /// Total resources of the node.
     #[api(go = "v1.ResourceList")]
     capacity: Map<Quantity>,
-    /// What pods can have of it.
+    /// Resources of the node that pods can use.
     #[api(go = "v1.ResourceList")]
     allocatable: Map<Quantity>,
-    /// Of no use any more.
+    /// Deprecated, and no longer set.
     #[api(go = "v1.NodePhase", values("Pending", "Running", "Terminated"))]
     phase: String,
-    /// What is known of it, point by point.
+    /// Current conditions of the node: Ready, MemoryPressure, DiskPressure, PIDPressure and others.
     #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<NodeCondition>,
-    /// Names and addresses to reach it by.
+    /// Host names and IP addresses of the node.
     #[api(keys("type"), merge, merge_key = "type")]
     addresses: List<NodeAddress>,
-    /// Where its kubelet listens.
+    /// Ports of the daemons of the node.
     daemon_endpoints: NodeDaemonEndpoints,
-    /// Its system, kernel and programs.
+    /// Versions of kernel, operating system, kubelet and container runtime, and IDs of the machine.
     node_info: NodeSystemInfo,
-    /// Images that it has.
+    /// Container images that the node has.
     images: List<ContainerImage>,
-    /// Volumes that it has mounted.
+    /// Attachable volumes that are mounted or being mounted.
     #[api(go = "[]v1.UniqueVolumeName")]
     volumes_in_use: List<String>,
-    /// Volumes that are attached to it.
+    /// Volumes that are attached to the node.
     volumes_attached: List<AttachedVolume>,
-    /// No longer of use.
+    /// Deprecated, and no longer used.
     config: Option<NodeConfigStatus>,
-    /// What the container runtime offers.
+    /// Runtime handlers that the container runtime offers.
     runtime_handlers: List<NodeRuntimeHandler>,
-    /// What the node's runtime can do.
+    /// Features of the container runtime.
     features: Option<NodeFeatures>,
-    /// The features that the node says it has.
+    /// Kubernetes features that the node declares to support.
     declared_features: List<String>,
 }
 
 #[api]
 pub struct NodeDaemonEndpoints {
-    /// Where the kubelet listens.
+    /// Endpoint of the kubelet.
     kubelet_endpoint: DaemonEndpoint,
 }
 
 #[api]
 pub struct DaemonEndpoint {
-    /// The port.
+    /// Port number.
     #[api(name = "Port")]
     port: Must<i32>,
 }
@@ -155,30 +155,30 @@ pub struct NodeFeatures {
 
 #[api]
 pub struct NodeSystemInfo {
-    /// What tells the machine from others.
+    /// Machine ID from /etc/machine-id.
     #[api(name = "machineID")]
     machine_id: Must<String>,
-    /// What the firmware calls the machine.
+    /// UUID of the machine from its firmware.
     #[api(name = "systemUUID")]
     system_uuid: Must<String>,
-    /// What tells this start of the machine from others.
+    /// ID of the current boot.
     #[api(name = "bootID")]
     boot_id: Must<String>,
-    /// The version of the kernel.
+    /// Version of the kernel.
     kernel_version: Must<String>,
-    /// The name of the operating system.
+    /// Name of the operating system, from /etc/os-release.
     os_image: Must<String>,
     /// Name and version of the container runtime.
     container_runtime_version: Must<String>,
     /// The version of the kubelet.
     kubelet_version: Must<String>,
-    /// No longer of use.
+    /// Deprecated, and no longer used.
     kube_proxy_version: Must<String>,
     /// linux or windows.
     operating_system: Must<String>,
-    /// The processor, like amd64.
+    /// Processor architecture, such as amd64.
     architecture: Must<String>,
-    /// What there is of swap.
+    /// Swap space of the node.
     swap: Option<NodeSwapStatus>,
     /// Whether the kubelet runs without being root outside.
     running_in_user_namespace: Option<bool>,
@@ -213,34 +213,34 @@ pub struct AttachedVolume {
 
 #[api]
 pub struct ContainerImage {
-    /// What the image is called.
+    /// Names by which the image is known, with tags and digests.
     #[api(always)]
     names: List<String>,
-    /// How large it is.
+    /// Size of the image in bytes.
     size_bytes: i64,
 }
 
 #[api]
 pub struct NodeCondition {
-    /// Which condition this is.
+    /// Type of the condition.
     #[api(go = "v1.NodeConditionType")]
     type_: Must<String>,
-    /// Whether it holds: True, False or Unknown.
+    /// Status of the condition: True, False or Unknown.
     #[api(go = "v1.ConditionStatus")]
     status: Must<String>,
-    /// When the condition was last told.
+    /// When the condition was last reported.
     last_heartbeat_time: Time,
-    /// When the status last changed.
+    /// When the condition last went from one status to another.
     last_transition_time: Time,
-    /// Why, as one word for programs.
+    /// Machine-readable reason: one CamelCase word.
     reason: String,
-    /// Why, as a sentence for people.
+    /// Human-readable details.
     message: String,
 }
 
 #[api]
 pub struct NodeAddress {
-    /// What kind of address: Hostname, InternalIP, ExternalIP and the like.
+    /// Type of the address: Hostname, InternalIP, ExternalIP, InternalDNS or ExternalDNS.
     #[api(go = "v1.NodeAddressType")]
     type_: Must<String>,
     /// The address.

@@ -31,9 +31,9 @@ pub struct PreferAvoidPodsEntry {
     pod_signature: Must<PodSignature>,
     /// When one was last evicted.
     eviction_time: Time,
-    /// Why, as one word for programs.
+    /// Machine-readable reason: one CamelCase word.
     reason: String,
-    /// Why, as a sentence for people.
+    /// Human-readable details.
     message: String,
 }
 
@@ -137,7 +137,7 @@ pub struct SerializedReference {
 
 #[api]
 pub struct RangeAllocation {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// The range, as text.
     range: Must<String>,

@@ -10,14 +10,14 @@ use super::{
     resources::rules::is_native,
 };
 
-/// Somebody's wish for a piece of storage.
+/// A request for storage, to which a PersistentVolume is bound.
 #[api]
 pub struct PersistentVolumeClaim {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What is claimed.
+    /// Requested properties of the volume.
     spec: PersistentVolumeClaimSpec,
-    /// What the claim has got.
+    /// Observed status of the claim.
     status: PersistentVolumeClaimStatus,
 }
 
@@ -27,16 +27,16 @@ pub struct PersistentVolumeClaimStatus {
     #[api(default = "Pending", implied, go = "v1.PersistentVolumeClaimPhase")]
     #[api(values("Bound", "Lost", "Pending"))]
     phase: String,
-    /// How the volume can be mounted.
+    /// Access modes of the bound volume.
     #[api(go = "[]v1.PersistentVolumeAccessMode", values = &ACCESS_MODES)]
     access_modes: List<String>,
-    /// How large the volume is.
+    /// Size of the bound volume.
     #[api(go = "v1.ResourceList")]
     capacity: Map<Quantity>,
-    /// What holds of the object at present.
+    /// Current conditions of the object.
     #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<PersistentVolumeClaimCondition>,
-    /// What is set aside for the claim, growth under way included.
+    /// Size that is reserved for the claim, including an expansion that is under way.
     #[api(go = "v1.ResourceList")]
     allocated_resources: Map<Quantity>,
     /// How far the growth is.
@@ -54,7 +54,7 @@ pub struct PersistentVolumeClaimStatus {
     current_volume_attributes_class_name: Option<String>,
     /// How far a change of attributes is.
     modify_volume_status: Option<ModifyVolumeStatus>,
-    /// How well the volume is.
+    /// Health of the volume, as its driver reports it.
     health_status: Option<VolumeHealthStatus>,
 }
 
@@ -70,19 +70,19 @@ pub struct ModifyVolumeStatus {
 
 #[api]
 pub struct PersistentVolumeClaimCondition {
-    /// Which condition this is.
+    /// Type of the condition.
     #[api(go = "v1.PersistentVolumeClaimConditionType")]
     type_: Must<String>,
-    /// Whether it holds: True, False or Unknown.
+    /// Status of the condition: True, False or Unknown.
     #[api(go = "v1.ConditionStatus")]
     status: Must<String>,
-    /// When the condition was last looked at.
+    /// When the condition was last checked.
     last_probe_time: Time,
-    /// When the status last changed.
+    /// When the condition last went from one status to another.
     last_transition_time: Time,
-    /// Why, as one word for programs.
+    /// Machine-readable reason: one CamelCase word.
     reason: String,
-    /// Why, as a sentence for people.
+    /// Human-readable details.
     message: String,
 }
 
@@ -100,9 +100,9 @@ pub struct VolumeHealthCondition {
     /// How bad it is: Degraded, Inaccessible or DataLoss.
     #[api(go = "v1.VolumeHealthStatusType", values("DataLoss", "Degraded", "Inaccessible"))]
     status: Must<String>,
-    /// Why, as one word for programs.
+    /// Machine-readable reason: one CamelCase word.
     reason: Must<String>,
-    /// Why, as a sentence for people.
+    /// Human-readable details.
     message: String,
 }
 

@@ -8,20 +8,20 @@ use schema::{Column, Errors, Kind, Names, Path, Warnings};
 use super::PodSpec;
 use crate::{columns, generation};
 
-/// What pods can be made from.
+/// A template for pods.
 #[api]
 pub struct PodTemplate {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What pods are made from.
+    /// Template of the pods.
     template: PodTemplateSpec,
 }
 
 #[api]
 pub struct PodTemplateSpec {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What the pods should be.
+    /// Desired behaviour of the pods.
     spec: PodSpec,
 }
 

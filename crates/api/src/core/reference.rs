@@ -5,26 +5,26 @@ use object::Value;
 
 #[api(atomic)]
 pub struct ObjectReference {
-    /// Of the object.
+    /// Kind of the object.
     kind: String,
-    /// Of the object.
+    /// Namespace of the object.
     namespace: String,
-    /// Of the object.
+    /// Name of the object.
     name: String,
-    /// Of the object.
+    /// UID of the object.
     #[api(go = "types.UID")]
     uid: String,
-    /// Group and version of the object.
+    /// API group and version of the object.
     api_version: String,
-    /// The version of the object that is meant.
+    /// Resource version of the object that is meant.
     resource_version: String,
-    /// The part of the object that is meant.
+    /// Part of the object that is meant, such as spec.containers{name}.
     field_path: String,
 }
 
 #[api(atomic)]
 pub struct TypedLocalObjectReference {
-    /// The group of the kind; empty for the core group.
+    /// API group of the kind; empty for the core group.
     #[api(always)]
     api_group: Option<String>,
     /// The kind.
@@ -35,7 +35,7 @@ pub struct TypedLocalObjectReference {
 
 #[api]
 pub struct TypedObjectReference {
-    /// The group of the kind; empty for the core group.
+    /// API group of the kind; empty for the core group.
     #[api(always)]
     api_group: Option<String>,
     /// The kind.

@@ -13,64 +13,64 @@ use schema::{
 
 use super::PodTemplateSpec;
 
-/// Keeps a number of like pods, as was done before ReplicaSets.
+/// Keeps a number of identical pods running. Superseded by ReplicaSet and Deployment.
 #[api]
 pub struct ReplicationController {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What is wanted.
+    /// Desired state.
     spec: ReplicationControllerSpec,
-    /// What there is.
+    /// Observed state.
     status: ReplicationControllerStatus,
 }
 
 #[api]
 pub struct ReplicationControllerSpec {
-    /// How many pods there should be.
+    /// Desired number of pods.
     #[api(default = 1)]
     replicas: Option<i32>,
-    /// How long a pod must be ready before it counts as available.
+    /// Seconds that a pod must be ready, without a crash, before it counts as available.
     #[api(tag = 4, default = 0)]
     min_ready_seconds: i32,
-    /// Which pods belong to it, by labels.
+    /// Labels of the pods that belong to the controller.
     #[api(tag = 2, atomic)]
     selector: Map<String>,
-    /// What the pods are made from.
+    /// Template of the pods.
     template: Option<PodTemplateSpec>,
 }
 
 #[api]
 pub struct ReplicationControllerStatus {
-    /// How many pods there are.
+    /// Number of pods that exist.
     replicas: Must<i32>,
-    /// How many of them have all labels of the template.
+    /// Number of pods that have all labels of the template.
     fully_labeled_replicas: i32,
-    /// How many of them are ready.
+    /// Number of pods that are ready.
     #[api(tag = 4)]
     ready_replicas: i32,
-    /// How many of them have been ready for long enough.
+    /// Number of pods that have been ready for minReadySeconds.
     available_replicas: i32,
-    /// The generation of the object that the status is about.
+    /// Generation of the object that this status was computed from.
     #[api(tag = 3)]
     observed_generation: i64,
-    /// What holds of the object at present.
+    /// Current conditions of the object.
     #[api(tag = 6, keys("type"), merge, merge_key = "type")]
     conditions: List<ReplicationControllerCondition>,
 }
 
 #[api]
 pub struct ReplicationControllerCondition {
-    /// Which condition this is.
+    /// Type of the condition.
     #[api(go = "v1.ReplicationControllerConditionType")]
     type_: Must<String>,
-    /// Whether it holds: True, False or Unknown.
+    /// Status of the condition: True, False or Unknown.
     #[api(go = "v1.ConditionStatus")]
     status: Must<String>,
-    /// When the status last changed.
+    /// When the condition last went from one status to another.
     last_transition_time: Time,
-    /// Why, as one word for programs.
+    /// Machine-readable reason: one CamelCase word.
     reason: String,
-    /// Why, as a sentence for people.
+    /// Human-readable details.
     message: String,
 }
 

@@ -9,26 +9,26 @@ use schema::{Column, Errors, Kind, Names, Path, Subresource, Warnings};
 use super::resources::rules::{check_amount, check_resource_name, is_standard};
 use crate::shown::shown;
 
-/// How much a namespace may have in all.
+/// Limits for the total resources and the number of objects of a namespace.
 #[api]
 pub struct ResourceQuota {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What is wanted.
+    /// Desired state.
     spec: ResourceQuotaSpec,
-    /// What there is.
+    /// Observed state.
     status: ResourceQuotaStatus,
 }
 
 #[api]
 pub struct ResourceQuotaSpec {
-    /// How much of each resource the namespace may have.
+    /// Largest total amount of each resource, such as requests.cpu or count/pods.
     #[api(go = "v1.ResourceList")]
     hard: Map<Quantity>,
-    /// Which objects count; all of these must fit.
+    /// Scopes that an object must match to be counted.
     #[api(go = "[]v1.ResourceQuotaScope", values = &SCOPES)]
     scopes: List<String>,
-    /// Which objects count, by more detailed rules.
+    /// Further scopes, with operators and values.
     scope_selector: Option<ScopeSelector>,
 }
 
@@ -52,10 +52,10 @@ pub struct ScopedResourceSelectorRequirement {
 
 #[api]
 pub struct ResourceQuotaStatus {
-    /// The limits in force.
+    /// Limits that are enforced.
     #[api(go = "v1.ResourceList")]
     hard: Map<Quantity>,
-    /// How much is in use.
+    /// Amounts in use.
     #[api(go = "v1.ResourceList")]
     used: Map<Quantity>,
 }

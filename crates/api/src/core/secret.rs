@@ -6,21 +6,21 @@ use schema::{Column, Errors, Index, Kind, Names, Path, Warnings};
 
 use super::config_map::{KEPT, MAX_SIZE};
 
-/// Passwords, keys and the like for pods.
+/// Sensitive data for pods, such as passwords, tokens and keys.
 #[api]
 pub struct Secret {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// Whether the data can never change.
+    /// Whether the data can no longer be changed; only the metadata can.
     #[api(tag = 5)]
     immutable: Option<bool>,
-    /// Bytes by key.
+    /// Values by key, base64-encoded.
     #[api(tag = 2)]
     data: Map<Bytes>,
-    /// Texts by key; written, never read.
+    /// Values by key as plain text, merged into data when written. Never returned.
     #[api(tag = 4)]
     string_data: Map<String>,
-    /// What the keys mean to programs.
+    /// Type of the data, such as Opaque or kubernetes.io/tls. It decides which keys are required.
     #[api(tag = 3, default = "Opaque", implied, go = "v1.SecretType")]
     type_: String,
 }

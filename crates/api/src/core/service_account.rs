@@ -6,17 +6,17 @@ use schema::{Column, Kind, Names, Path, Subresource, Warnings};
 
 use super::{LocalObjectReference, ObjectReference};
 
-/// Who the programs of pods are to the API server.
+/// An identity for the processes of pods.
 #[api]
 pub struct ServiceAccount {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// Secrets that pods of the account may use.
+    /// Secrets that pods of this account may use.
     #[api(keys("name"), merge, merge_key = "name")]
     secrets: List<ObjectReference>,
-    /// Secrets that its pods fetch images with.
+    /// Secrets that are added to the imagePullSecrets of pods of this account.
     image_pull_secrets: List<LocalObjectReference>,
-    /// Whether its pods get a token.
+    /// Whether pods of this account get its token mounted by default.
     automount_service_account_token: Option<bool>,
 }
 

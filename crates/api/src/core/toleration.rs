@@ -13,30 +13,30 @@ const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 #[api]
 pub struct Toleration {
-    /// Of the taint; empty means all.
+    /// Key of the taint. If empty, with operator Exists, every taint is tolerated.
     key: String,
-    /// Equal, Exists, Lt or Gt.
+    /// How key and value are compared: Equal (default), Exists, Lt or Gt.
     #[api(go = "v1.TolerationOperator", values("Equal", "Exists", "Gt", "Lt"))]
     operator: String,
-    /// Of the taint.
+    /// Value of the taint.
     value: String,
-    /// Of the taint; empty means all.
+    /// Effect of the taint: NoSchedule, PreferNoSchedule or NoExecute. If empty, all of them.
     #[api(go = "v1.TaintEffect", values("NoExecute", "NoSchedule", "PreferNoSchedule"))]
     effect: String,
-    /// How long a NoExecute taint is borne.
+    /// Seconds that a NoExecute taint is tolerated before the pod is evicted. If not set, forever.
     toleration_seconds: Option<i64>,
 }
 
 #[api]
 pub struct Taint {
-    /// Of the taint.
+    /// Key of the taint.
     key: Must<String>,
-    /// That goes with the key.
+    /// Value of the taint.
     value: String,
-    /// NoSchedule, PreferNoSchedule or NoExecute.
+    /// What happens to pods that do not tolerate the taint: NoSchedule, PreferNoSchedule or NoExecute.
     #[api(go = "v1.TaintEffect", values("NoExecute", "NoSchedule", "PreferNoSchedule"))]
     effect: Must<String>,
-    /// When a NoExecute taint came.
+    /// When a NoExecute taint was added.
     time_added: Option<Time>,
 }
 

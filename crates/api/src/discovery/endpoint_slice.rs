@@ -13,50 +13,50 @@ use crate::{columns, generation};
 
 use crate::core::ObjectReference;
 
-/// Some of the addresses of a service.
+/// A part of the endpoints of a service: addresses and ports.
 #[api]
 pub struct EndpointSlice {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What the addresses are: IPv4, IPv6 or FQDN.
+    /// Type of the addresses: IPv4, IPv6 or FQDN.
     #[api(tag = 4, go = "v1.AddressType", values("FQDN", "IPv4", "IPv6"))]
     address_type: Must<String>,
-    /// The endpoints.
+    /// Endpoints, at most 1000.
     #[api(tag = 2, always)]
     endpoints: List<Endpoint>,
-    /// The ports that all of them have.
+    /// Ports of every endpoint of the slice.
     #[api(always)]
     ports: List<EndpointPort>,
 }
 
 #[api]
 pub struct Endpoint {
-    /// The addresses of the endpoint; the first one counts.
+    /// Addresses of the endpoint. Only the first is used.
     #[api(set)]
     addresses: Must<List<String>>,
-    /// How the endpoint is.
+    /// Whether the endpoint is ready, serving or terminating.
     conditions: EndpointConditions,
-    /// The host name of the endpoint.
+    /// Host name of the endpoint, for DNS.
     hostname: Option<String>,
-    /// The object that the endpoint is.
+    /// Object that the endpoint belongs to, such as a pod.
     target_ref: Option<ObjectReference>,
-    /// What older versions kept of the place.
+    /// Deprecated: topology of the endpoint in the v1beta1 API.
     deprecated_topology: Map<String>,
-    /// The node that it is on.
+    /// Node that the endpoint is on.
     node_name: Option<String>,
-    /// The zone that it is in.
+    /// Zone that the endpoint is in.
     zone: Option<String>,
-    /// Who should use it.
+    /// Which consumers should use the endpoint.
     hints: Option<EndpointHints>,
 }
 
 #[api]
 pub struct EndpointConditions {
-    /// Whether it takes traffic.
+    /// Whether the endpoint accepts traffic.
     ready: Option<bool>,
-    /// Whether it could take traffic, on its way out or not.
+    /// Whether the endpoint accepts traffic, regardless of termination.
     serving: Option<bool>,
-    /// Whether it is on its way out.
+    /// Whether the endpoint is terminating.
     terminating: Option<bool>,
 }
 
@@ -85,7 +85,7 @@ pub struct EndpointPort {
     /// The name of the port; that of the service's port.
     #[api(default = "", implied)]
     name: Option<String>,
-    /// TCP, UDP or SCTP.
+    /// Protocol: TCP, UDP or SCTP.
     #[api(default = "TCP", implied, go = "v1.Protocol", values("SCTP", "TCP", "UDP"))]
     protocol: Option<String>,
     /// The number of the port.

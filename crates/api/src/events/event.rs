@@ -10,31 +10,31 @@ use crate::{
     shown::{shown, shown_or_null},
 };
 
-/// Something that has happened to an object.
+/// A report of something that happened to an object.
 #[api]
 pub struct Event {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     #[api(always)]
     metadata: ObjectMeta,
-    /// When it was first seen.
+    /// When the event first occurred, in microseconds.
     event_time: Must<MicroTime>,
-    /// How it goes on, where it happens again and again.
+    /// Data about the series, if the event occurs repeatedly.
     series: Option<EventSeries>,
     /// The controller that tells it.
     reporting_controller: String,
-    /// Which instance of the controller.
+    /// Instance of the controller, such as its pod or node.
     reporting_instance: String,
-    /// What was done, or failed.
+    /// Action that was taken or failed.
     action: String,
-    /// Why, as one word for programs.
+    /// Machine-readable reason: one CamelCase word, such as FailedScheduling.
     reason: String,
     /// The object that it is about.
     regarding: ObjectReference,
-    /// Another object that has to do with it.
+    /// Second object that is involved, if any.
     related: Option<ObjectReference>,
     /// What happened, for people.
     note: String,
-    /// Normal or Warning.
+    /// Type of the event: Normal or Warning.
     type_: String,
     /// Who tells it, as older versions keep it.
     deprecated_source: EventSource,
@@ -48,9 +48,9 @@ pub struct Event {
 
 #[api]
 pub struct EventSeries {
-    /// How often it has happened so far.
+    /// Number of occurrences so far.
     count: Must<i32>,
-    /// When it last happened.
+    /// When the event last occurred.
     last_observed_time: Must<MicroTime>,
 }
 

@@ -9,7 +9,7 @@ use crate::{columns::NONE, rules::Rules, shown::shown};
 /// Which requests belong together, and at which level they are served.
 #[api]
 pub struct FlowSchema {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// Which requests, and where they go.
     #[api(required)]
@@ -56,7 +56,7 @@ pub struct PolicyRulesWithSubjects {
 
 #[api]
 pub struct Subject {
-    /// What it is: User, Group, ServiceAccount.
+    /// Kind of the subject: User, Group or ServiceAccount.
     #[api(go = "v1.SubjectKind", discriminator)]
     kind: Must<String>,
     /// The user.
@@ -127,7 +127,7 @@ pub struct FlowSchemaStatus {
 
 #[api]
 pub struct FlowSchemaCondition {
-    /// What it is about.
+    /// Type of the condition.
     #[api(required, go = "v1.FlowSchemaConditionType")]
     type_: String,
     /// Whether it holds: True, False, Unknown.

@@ -9,7 +9,7 @@ use crate::{columns::NONE, rules::or_null, shown::shown};
 /// How many requests of one priority are served at once.
 #[api]
 pub struct PriorityLevelConfiguration {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// How many, and what happens to the rest.
     #[api(required)]
@@ -88,7 +88,7 @@ pub struct PriorityLevelConfigurationStatus {
 
 #[api]
 pub struct PriorityLevelConfigurationCondition {
-    /// What it is about.
+    /// Type of the condition.
     #[api(required, go = "v1.PriorityLevelConfigurationConditionType")]
     type_: String,
     /// Whether it holds: True, False, Unknown.

@@ -13,7 +13,7 @@ use crate::{columns, rules::Rules};
 /// The versions in which servers store a resource.
 #[api]
 pub struct StorageVersion {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     #[api(required)]
     metadata: ObjectMeta,
     /// Nothing.
@@ -54,7 +54,7 @@ pub struct ServerStorageVersion {
 
 #[api]
 pub struct StorageVersionCondition {
-    /// What it is about.
+    /// Type of the condition.
     #[api(go = "v1alpha1.StorageVersionConditionType")]
     type_: Must<String>,
     /// Whether it holds: True, False, Unknown.

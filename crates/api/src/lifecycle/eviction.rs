@@ -12,7 +12,7 @@ use crate::columns::NONE;
 /// The eviction of a pod, and who takes part in it.
 #[api]
 pub struct Eviction {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// What is evicted.
     spec: Must<EvictionSpec>,

@@ -10,7 +10,7 @@ use crate::rules::Rules;
 /// The wish of one requester that a pod is evicted.
 #[api]
 pub struct EvictionRequest {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// Who wants what.
     spec: Must<EvictionRequestSpec>,

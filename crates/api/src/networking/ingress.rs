@@ -7,42 +7,42 @@ use macros::api;
 use object::{List, ObjectMeta, Value, names};
 use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource, Warnings};
 
-/// Leads requests from outside to services, by host and path.
+/// Rules that route HTTP requests from outside to services, by host and path.
 #[api]
 pub struct Ingress {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// Which requests go where.
+    /// Desired routing.
     spec: IngressSpec,
-    /// What a load balancer has made of it.
+    /// Observed status, such as the address of the load balancer.
     status: IngressStatus,
 }
 
 #[api]
 pub struct IngressSpec {
-    /// The class of who serves it.
+    /// IngressClass whose controller implements the rules.
     #[api(tag = 4)]
     ingress_class_name: Option<String>,
-    /// Where requests go that no rule is about.
+    /// Backend of requests that match no rule.
     #[api(tag = 1)]
     default_backend: Option<IngressBackend>,
-    /// Hosts, and the secrets with their certificates.
+    /// TLS settings: hosts, and the Secrets with their certificates.
     tls: List<IngressTLS>,
-    /// Hosts and paths, and where they lead.
+    /// Rules by host and path.
     rules: List<IngressRule>,
 }
 
 #[api]
 pub struct IngressTLS {
-    /// The hosts of the certificate.
+    /// Hosts that the certificate covers.
     hosts: List<String>,
-    /// The secret with the certificate and its key.
+    /// Secret of type kubernetes.io/tls with certificate and key.
     secret_name: String,
 }
 
 #[api]
 pub struct IngressRule {
-    /// The host that the rule is about; all when empty.
+    /// Host name of the requests, such as www.example.com or *.example.com. If empty, all.
     host: String,
     /// What becomes of the requests.
     #[api(inline)]
@@ -57,29 +57,29 @@ pub struct IngressRuleValue {
 
 #[api]
 pub struct HTTPIngressRuleValue {
-    /// The paths, each with where it leads.
+    /// Paths and their backends.
     paths: Must<List<HTTPIngressPath>>,
 }
 
 #[api]
 pub struct HTTPIngressPath {
-    /// The path.
+    /// Path of the request; begins with a slash.
     path: String,
-    /// How it is compared: Exact, Prefix or ImplementationSpecific.
+    /// How the path is matched: Exact, Prefix or ImplementationSpecific.
     #[api(tag = 3, always, go = "v1.PathType", required)]
     #[api(values("Exact", "ImplementationSpecific", "Prefix"))]
     path_type: Option<String>,
-    /// Where requests go.
+    /// Service or object that receives the requests.
     #[api(tag = 2)]
     backend: Must<IngressBackend>,
 }
 
 #[api]
 pub struct IngressBackend {
-    /// A service.
+    /// Service that receives the requests.
     #[api(tag = 4)]
     service: Option<IngressServiceBackend>,
-    /// Another object of the same namespace.
+    /// Object of the same namespace that receives the requests, instead of a service.
     #[api(tag = 3)]
     resource: Option<TypedLocalObjectReference>,
 }
@@ -94,31 +94,31 @@ pub struct IngressServiceBackend {
 
 #[api(atomic)]
 pub struct ServiceBackendPort {
-    /// The name of the port.
+    /// Name of the service's port.
     name: String,
-    /// The number of the port.
+    /// Number of the service's port.
     number: i32,
 }
 
 #[api]
 pub struct IngressStatus {
-    /// What the load balancer has.
+    /// Status of the load balancer.
     load_balancer: IngressLoadBalancerStatus,
 }
 
 #[api]
 pub struct IngressLoadBalancerStatus {
-    /// Where the load balancer is reached.
+    /// Addresses by which the load balancer is reached.
     ingress: List<IngressLoadBalancerIngress>,
 }
 
 #[api]
 pub struct IngressLoadBalancerIngress {
-    /// Its address.
+    /// IP address of the load balancer.
     ip: String,
-    /// Its host name.
+    /// DNS name of the load balancer.
     hostname: String,
-    /// How its ports are.
+    /// State of each port of the load balancer.
     #[api(tag = 4)]
     ports: List<IngressPortStatus>,
 }
@@ -127,10 +127,10 @@ pub struct IngressLoadBalancerIngress {
 pub struct IngressPortStatus {
     /// The number of the port.
     port: Must<i32>,
-    /// TCP, UDP or SCTP.
+    /// Protocol: TCP, UDP or SCTP.
     #[api(go = "v1.Protocol", values("SCTP", "TCP", "UDP"))]
     protocol: Must<String>,
-    /// What is wrong with the port.
+    /// Reason why the port does not work, if it does not.
     error: Option<String>,
 }
 

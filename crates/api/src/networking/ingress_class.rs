@@ -6,26 +6,26 @@ use schema::{Column, Errors, Kind, Names, Path, Scope};
 
 use crate::{columns, rules::Rules};
 
-/// A kind of ingress, and who sees to it.
+/// A class of ingresses, and the controller that implements it.
 #[api]
 pub struct IngressClass {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What is wanted.
+    /// Desired state.
     spec: IngressClassSpec,
 }
 
 #[api]
 pub struct IngressClassSpec {
-    /// The controller that sees to it.
+    /// Name of the controller, such as example.com/ingress.
     controller: String,
-    /// An object with further settings.
+    /// Object with further settings for the controller.
     parameters: Option<IngressClassParametersReference>,
 }
 
 #[api]
 pub struct IngressClassParametersReference {
-    /// The group of the kind; empty for the core group.
+    /// API group of the kind; empty for the core group.
     api_group: Option<String>,
     /// The kind of the object.
     kind: Must<String>,

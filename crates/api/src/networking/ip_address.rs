@@ -9,9 +9,9 @@ use crate::{columns, rules::Rules};
 /// An address that is in use.
 #[api]
 pub struct IPAddress {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What is wanted.
+    /// Desired state.
     #[api(required)]
     spec: IPAddressSpec,
 }

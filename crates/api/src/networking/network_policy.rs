@@ -7,71 +7,71 @@ use macros::api;
 use object::{IntOrString, LabelSelector, List, ObjectMeta, Value, names};
 use schema::{Column, Errors, Kind, Names, Path, Warnings};
 
-/// Which traffic may reach and leave pods.
+/// Rules for which traffic may reach and leave pods.
 #[api]
 pub struct NetworkPolicy {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// Whom the policy is about, and what they may do.
+    /// Pods that the policy applies to, and the allowed traffic.
     spec: NetworkPolicySpec,
 }
 
 #[api]
 pub struct NetworkPolicySpec {
-    /// The pods that it is about.
+    /// Label selector of the pods that the policy applies to. If empty, all pods of the namespace.
     #[api(always)]
     pod_selector: LabelSelector,
-    /// Who may reach them; all is refused that no rule allows.
+    /// Allowed incoming traffic. For selected pods, everything that no rule of any policy allows is dropped.
     ingress: List<NetworkPolicyIngressRule>,
-    /// Whom they may reach; all is refused that no rule allows.
+    /// Allowed outgoing traffic. For selected pods, everything that no rule of any policy allows is dropped.
     egress: List<NetworkPolicyEgressRule>,
-    /// Ingress, Egress or both.
+    /// Directions that the policy restricts: Ingress, Egress or both.
     #[api(go = "[]v1.PolicyType", values("Egress", "Ingress"))]
     policy_types: List<String>,
 }
 
 #[api]
 pub struct NetworkPolicyIngressRule {
-    /// To which ports; all when empty.
+    /// Ports that may be reached. If empty, all.
     ports: List<NetworkPolicyPort>,
-    /// From where; from everywhere when empty.
+    /// Sources that are allowed. If empty, all.
     from: List<NetworkPolicyPeer>,
 }
 
 #[api]
 pub struct NetworkPolicyPort {
-    /// TCP, UDP or SCTP.
+    /// Protocol: TCP, UDP or SCTP.
     #[api(default = "TCP", implied, go = "v1.Protocol", values("SCTP", "TCP", "UDP"))]
     protocol: Option<String>,
-    /// The port, by number or name; all when absent.
+    /// Port number or name. If not set, all.
     port: Option<IntOrString>,
-    /// The last port of a range.
+    /// Last port of a range that begins with port.
     end_port: Option<i32>,
 }
 
 #[api]
 pub struct NetworkPolicyPeer {
-    /// Which pods.
+    /// Label selector of pods; in this namespace unless namespaceSelector is set.
     pod_selector: Option<LabelSelector>,
-    /// The pods of which namespaces.
+    /// Label selector of namespaces.
     namespace_selector: Option<LabelSelector>,
-    /// Which addresses.
+    /// Range of IP addresses.
     ip_block: Option<IPBlock>,
 }
 
 #[api]
 pub struct IPBlock {
-    /// The range of addresses.
+    /// IP range, such as 192.0.2.0/24.
     cidr: Must<String>,
-    /// The ranges within it that are left out.
+    /// Ranges within cidr that are excluded.
     except: List<String>,
 }
 
 #[api]
 pub struct NetworkPolicyEgressRule {
-    /// To which ports; all when empty.
+    /// Ports that may be reached. If empty, all.
     ports: List<NetworkPolicyPort>,
-    /// To where; to everywhere when empty.
+    /// Destinations that are allowed. If empty, all.
     to: List<NetworkPolicyPeer>,
 }
 

@@ -9,11 +9,11 @@ use crate::{columns, shown::shown};
 /// A range that addresses of services are taken from.
 #[api]
 pub struct ServiceCIDR {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What is wanted.
+    /// Desired state.
     spec: ServiceCIDRSpec,
-    /// What there is.
+    /// Observed state.
     status: ServiceCIDRStatus,
 }
 
@@ -25,7 +25,7 @@ pub struct ServiceCIDRSpec {
 
 #[api]
 pub struct ServiceCIDRStatus {
-    /// What holds of the object at present.
+    /// Current conditions of the object.
     #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<Condition>,
 }

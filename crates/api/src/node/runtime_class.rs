@@ -15,12 +15,12 @@ use crate::{
 /// A way to run containers that nodes offer.
 #[api]
 pub struct RuntimeClass {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// What the container runtime calls it. It never changes.
     #[api(checks(Format("short-name"), Immutable, Filled))]
     handler: Must<String>,
-    /// What a pod costs besides its containers.
+    /// Resources that running a pod takes on top of its containers.
     overhead: Option<Overhead>,
     /// The nodes that offer it.
     scheduling: Option<Scheduling>,

@@ -5,7 +5,7 @@ use object::{DeleteOptions, ObjectMeta};
 
 #[api]
 pub struct Eviction {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// How the pod is deleted.
     delete_options: Option<DeleteOptions>,

@@ -10,50 +10,50 @@ use crate::{
     shown::shown,
 };
 
-/// How many pods of a set may be missing when something can wait.
+/// Limits how many pods of a set may be down at the same time because of voluntary disruptions, such as a drain.
 #[api]
 pub struct PodDisruptionBudget {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// How many pods must stay.
+    /// Desired behaviour of the budget.
     spec: PodDisruptionBudgetSpec,
-    /// How many can go now.
+    /// Observed status of the budget.
     status: PodDisruptionBudgetStatus,
 }
 
 #[api]
 pub struct PodDisruptionBudgetSpec {
-    /// How many pods must stay.
+    /// Number or percentage of pods that must stay available during an eviction.
     min_available: Option<IntOrString>,
-    /// The pods that it is about.
+    /// Label selector of the pods that the budget protects.
     selector: Option<LabelSelector>,
-    /// How many pods may be missing.
+    /// Number or percentage of pods that may be unavailable after an eviction.
     max_unavailable: Option<IntOrString>,
-    /// Whether pods that are not ready can always go.
+    /// When pods that are not ready may be evicted: IfHealthyBudget (default) or AlwaysAllow.
     #[api(go = "v1.UnhealthyPodEvictionPolicyType", values("AlwaysAllow", "IfHealthyBudget"))]
     unhealthy_pod_eviction_policy: Option<String>,
 }
 
 #[api]
 pub struct PodDisruptionBudgetStatus {
-    /// The generation of the object that the status is about.
+    /// Generation of the object that this status was computed from.
     observed_generation: i64,
-    /// The pods that are about to go, with the time of their eviction.
+    /// Pods whose eviction was accepted and that are not deleted yet, with the time.
     #[api(go = "map[string]v1.Time")]
     disrupted_pods: Map<Time>,
-    /// How many pods may be disrupted now.
+    /// Number of evictions that are allowed now.
     #[api(always)]
     disruptions_allowed: i32,
-    /// How many pods are healthy.
+    /// Number of healthy pods.
     #[api(always)]
     current_healthy: i32,
-    /// How many pods should at least be healthy.
+    /// Smallest number of pods that must be healthy.
     #[api(always)]
     desired_healthy: i32,
-    /// How many pods there are in all.
+    /// Total number of pods that the budget protects.
     #[api(always)]
     expected_pods: i32,
-    /// What holds of the object at present.
+    /// Current conditions of the object.
     #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<Condition>,
 }

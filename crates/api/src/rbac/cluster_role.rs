@@ -8,21 +8,21 @@ use crate::rules::Rules;
 
 use super::PolicyRule;
 
-/// Rights in the whole cluster, or in any namespace that binds them.
+/// A set of permissions for the whole cluster, or for namespaces by a RoleBinding.
 #[api]
 pub struct ClusterRole {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What may be done.
+    /// Permissions of the role.
     #[api(always)]
     rules: List<PolicyRule>,
-    /// Roles whose rules are added up here.
+    /// Selects ClusterRoles whose rules are combined here by the controller.
     aggregation_rule: Option<AggregationRule>,
 }
 
 #[api]
 pub struct AggregationRule {
-    /// The roles whose rules are taken over; one selector must fit.
+    /// Label selectors; a ClusterRole that matches any of them is included.
     cluster_role_selectors: List<LabelSelector>,
 }
 

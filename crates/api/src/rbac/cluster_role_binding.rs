@@ -7,14 +7,14 @@ use schema::{Column, Errors, Kind, NameRule, Names, Path, Scope, names};
 use super::{RoleRef, Subject};
 use crate::rules::Rules;
 
-/// Who has the rights of a role in the whole cluster.
+/// Grants the permissions of a ClusterRole in the whole cluster.
 #[api]
 pub struct ClusterRoleBinding {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// Who gets the role.
+    /// Users, groups and service accounts that get the role.
     subjects: List<Subject>,
-    /// The role.
+    /// ClusterRole that is granted. Cannot be changed.
     role_ref: Must<RoleRef>,
 }
 

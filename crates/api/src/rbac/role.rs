@@ -4,27 +4,27 @@ use macros::api;
 use object::{List, ObjectMeta, Value};
 use schema::{Errors, Kind, NameRule, Names, Path, names};
 
-/// Rights in one namespace.
+/// A set of permissions within one namespace.
 #[api]
 pub struct Role {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What may be done in the namespace.
+    /// Permissions of the role.
     #[api(always)]
     rules: List<PolicyRule>,
 }
 
 #[api]
 pub struct PolicyRule {
-    /// What may be done; * is everything.
+    /// Verbs that are allowed, such as get, list, watch, create, update, patch, delete, or *.
     verbs: Must<List<String>>,
-    /// Of which groups; "" is the core group.
+    /// API groups of the resources: "" is the core group, * is all.
     api_groups: List<String>,
-    /// To which resources.
+    /// Resources, such as pods or pods/log, or *.
     resources: List<String>,
-    /// To which objects; none means all.
+    /// Names of the objects. If empty, all.
     resource_names: List<String>,
-    /// To which paths that are no resources.
+    /// URL paths that are no resources, such as /healthz or /metrics/*. Only in ClusterRoles.
     #[api(name = "nonResourceURLs")]
     non_resource_urls: List<String>,
 }

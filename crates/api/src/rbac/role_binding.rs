@@ -9,37 +9,37 @@ use crate::rules::{Rules, go_struct};
 /// The API group of roles, users and groups.
 pub(super) const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Who has the rights of a role in one namespace.
+/// Grants the permissions of a Role or ClusterRole within one namespace.
 #[api]
 pub struct RoleBinding {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// Who gets the role.
+    /// Users, groups and service accounts that get the role.
     subjects: List<Subject>,
-    /// The role.
+    /// Role or ClusterRole that is granted. Cannot be changed.
     role_ref: Must<RoleRef>,
 }
 
 #[api(atomic)]
 pub struct Subject {
-    /// User, Group or ServiceAccount.
+    /// Kind of the subject: User, Group or ServiceAccount.
     kind: Must<String>,
-    /// The group of the kind; empty for accounts.
+    /// API group of the kind; empty for ServiceAccount.
     api_group: String,
-    /// The name.
+    /// Name of the subject.
     name: Must<String>,
-    /// The namespace of an account.
+    /// Namespace of a ServiceAccount.
     namespace: String,
 }
 
 #[api(atomic)]
 pub struct RoleRef {
-    /// The group of the role.
+    /// API group of the role: rbac.authorization.k8s.io.
     #[api(always, default = "rbac.authorization.k8s.io", implied)]
     api_group: String,
     /// Role or ClusterRole.
     kind: Must<String>,
-    /// The name of the role.
+    /// Name of the role.
     name: Must<String>,
 }
 

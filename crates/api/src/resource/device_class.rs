@@ -9,7 +9,7 @@ use super::{DeviceConfiguration, DeviceSelector};
 /// Devices that can be asked for by one name.
 #[api]
 pub struct DeviceClass {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// Which devices, and how they are set up.
     #[api(always)]
@@ -31,7 +31,7 @@ pub struct DeviceClassSpec {
 
 #[api]
 pub struct DeviceClassConfiguration {
-    /// What the driver is told.
+    /// Parameters that are passed to the driver.
     #[api(inline)]
     device_configuration: DeviceConfiguration,
 }

@@ -12,7 +12,7 @@ use crate::{core::volume::sources::check_csi_driver, rules::Rules};
 /// A taint for all devices that match.
 #[api]
 pub struct DeviceTaintRule {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// Which devices, and what taint.
     spec: Must<DeviceTaintRuleSpec>,

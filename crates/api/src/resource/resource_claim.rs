@@ -10,7 +10,7 @@ use crate::core::NodeSelector;
 /// A claim of devices for the use of workloads.
 #[api]
 pub struct ResourceClaim {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// What is claimed. It never changes.
     #[api(always, checks(Immutable))]
@@ -168,7 +168,7 @@ pub struct DeviceClaimConfiguration {
     /// The requests that are concerned; none: all.
     #[api(checks(MaxItems(32), Unique))]
     requests: List<String>,
-    /// What the driver is told.
+    /// Parameters that are passed to the driver.
     #[api(inline)]
     device_configuration: DeviceConfiguration,
 }
@@ -184,7 +184,7 @@ pub struct OpaqueDeviceConfiguration {
     /// The driver that it is for.
     #[api(checks(Filled, Format("long-name-caseless"), MaxLength(63)))]
     driver: Must<String>,
-    /// What the driver is told.
+    /// Parameters that are passed to the driver.
     #[api(raw)]
     parameters: Must<Value>,
 }
@@ -284,7 +284,7 @@ pub struct DeviceAllocationConfiguration {
     /// The requests that are concerned; none: all.
     #[api(checks(MaxItems(32), Unique))]
     requests: List<String>,
-    /// What the driver is told.
+    /// Parameters that are passed to the driver.
     #[api(inline)]
     device_configuration: DeviceConfiguration,
 }

@@ -10,7 +10,7 @@ use crate::{core::volume::sources::check_template_meta, rules::Rules, shown::sho
 /// What claims are made from, one for each pod.
 #[api]
 pub struct ResourceClaimTemplate {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// What the claims look like. It never changes.
     #[api(always)]

@@ -9,7 +9,7 @@ use crate::{columns::NONE, rules::Rules, shown::shown_or_null};
 /// A question about pools of devices, answered once.
 #[api]
 pub struct ResourcePoolStatusRequest {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     #[api(required)]
     metadata: ObjectMeta,
     /// The question. It never changes.
@@ -119,7 +119,7 @@ pub struct ShareableSummaryStatus {
 
 #[api]
 pub struct ShareableCapacityStatus {
-    /// What it is.
+    /// Name of the capacity.
     #[api(required, checks(Filled))]
     name: String,
     /// How much there is.

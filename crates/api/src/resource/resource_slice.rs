@@ -9,7 +9,7 @@ use crate::{core::NodeSelector, generation};
 /// Devices of one pool that a driver offers.
 #[api]
 pub struct ResourceSlice {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// The devices, and where they can be used.
     spec: Must<ResourceSliceSpec>,

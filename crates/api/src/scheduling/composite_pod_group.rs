@@ -13,7 +13,7 @@ use crate::{columns::NONE, rules::Rules};
 /// Groups of pods that are scheduled together.
 #[api]
 pub struct CompositePodGroup {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// How. It never changes.
     spec: Must<CompositePodGroupSpec>,

@@ -13,7 +13,7 @@ use crate::{columns::NONE, rules::Rules};
 /// Pods that are scheduled together.
 #[api]
 pub struct PodGroup {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// How. It never changes.
     spec: Must<PodGroupSpec>,

@@ -6,19 +6,19 @@ use schema::{Column, Errors, Kind, Names, Path, Scope};
 
 use crate::generation;
 
-/// How important pods are.
+/// Maps a name to a priority of pods.
 #[api]
 pub struct PriorityClass {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// How important pods of the class are; more is more.
+    /// Priority of the pods; higher is more important. Cannot be changed.
     #[api(always)]
     value: i32,
-    /// Whether pods without a class get this one.
+    /// Whether the class applies to pods that name none. Only one can be the default.
     global_default: bool,
-    /// What the class is for.
+    /// Description of when the class should be used.
     description: String,
-    /// Whether its pods push others out: PreemptLowerPriority or Never.
+    /// Whether pods of the class preempt pods of lower priority: PreemptLowerPriority (default) or Never.
     #[api(default = "PreemptLowerPriority", implied, go = "v1.PreemptionPolicy")]
     #[api(values("Never", "PreemptLowerPriority"))]
     preemption_policy: Option<String>,

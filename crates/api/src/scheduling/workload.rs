@@ -11,7 +11,7 @@ use crate::shown::shown_all;
 /// A plan for groups of pods that belong together.
 #[api]
 pub struct Workload {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// The groups.
     spec: Must<WorkloadSpec>,

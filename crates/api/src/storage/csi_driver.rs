@@ -11,7 +11,7 @@ use crate::{columns, generation, rules::or_null};
 /// What a storage driver can do, and what it wants of Kubernetes.
 #[api]
 pub struct CSIDriver {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// What the driver is like.
     spec: Must<CSIDriverSpec>,

@@ -14,7 +14,7 @@ use crate::{
 /// The storage drivers of a node.
 #[api]
 pub struct CSINode {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// The drivers, as the kubelet sees them.
     spec: Must<CSINodeSpec>,

@@ -9,7 +9,7 @@ use crate::rules::{Rules, shown_selector};
 /// How much room a storage class has where.
 #[api]
 pub struct CSIStorageCapacity {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// The nodes that can reach the room. It never changes.
     node_topology: Option<LabelSelector>,

@@ -8,30 +8,30 @@ use schema::{Column, Errors, Kind, Names, Path, Scope};
 
 use crate::{core::TopologySelectorTerm, rules::Rules};
 
-/// How volumes that are asked for are made.
+/// Describes how volumes are provisioned for claims that name this class.
 #[api]
 pub struct StorageClass {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// The driver that makes the volumes. It never changes.
+    /// Driver that provisions the volumes. Cannot be changed.
     #[api(checks(Filled, Immutable))]
     provisioner: Must<String>,
-    /// What the driver is told. It never changes.
+    /// Parameters that are passed to the driver. Cannot be changed.
     #[api(checks(Immutable))]
     parameters: Map<String>,
-    /// What happens to a volume that nobody claims any more: Delete, Retain.
+    /// What happens to a volume when its claim is deleted: Delete (default) or Retain.
     #[api(default = "Delete", implied, go = "v1.PersistentVolumeReclaimPolicy")]
     #[api(values("Delete", "Recycle", "Retain"), checks(Immutable))]
     reclaim_policy: Option<String>,
-    /// Options for mounting the volumes.
+    /// Mount options of the volumes.
     mount_options: List<String>,
-    /// Whether volumes can be made larger.
+    /// Whether claims can be made larger.
     allow_volume_expansion: Option<bool>,
-    /// When volumes are made: Immediate, WaitForFirstConsumer.
+    /// When volumes are provisioned and bound: Immediate (default) or WaitForFirstConsumer.
     #[api(default = "Immediate", implied, go = "v1.VolumeBindingMode")]
     #[api(values("Immediate", "WaitForFirstConsumer"), checks(Immutable))]
     volume_binding_mode: Option<String>,
-    /// Where volumes may be made.
+    /// Topologies, such as zones, in which volumes may be provisioned.
     allowed_topologies: List<TopologySelectorTerm>,
 }
 

@@ -15,12 +15,12 @@ use crate::{
 /// The wish to attach a volume to a node, or to detach it.
 #[api]
 pub struct VolumeAttachment {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// What is to be attached where. It never changes.
     #[api(checks(Immutable))]
     spec: Must<VolumeAttachmentSpec>,
-    /// What has become of the wish.
+    /// Observed state of the attachment.
     status: VolumeAttachmentStatus,
 }
 

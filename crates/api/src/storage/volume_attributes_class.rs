@@ -9,11 +9,11 @@ use super::storage_class::{check_driver, check_parameters};
 /// What volumes of a class can be changed to while they are in use.
 #[api]
 pub struct VolumeAttributesClass {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// The driver that the class is for. It never changes.
     driver_name: Must<String>,
-    /// What the driver is told. It never changes.
+    /// Parameters that are passed to the driver. Cannot be changed.
     parameters: Map<String>,
 }
 

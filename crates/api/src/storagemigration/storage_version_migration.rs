@@ -9,7 +9,7 @@ use crate::{meta::GroupResource, rules::Rules, shown::shown};
 /// The wish that all objects of a resource are stored anew.
 #[api]
 pub struct StorageVersionMigration {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// Which resource.
     spec: StorageVersionMigrationSpec,

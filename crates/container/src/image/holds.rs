@@ -29,7 +29,11 @@ impl Holds {
         let (mut held, mut complete) = (BTreeMap::new(), true);
         for file in fs::read_dir(&dir)? {
             let path = file?.path();
-            if record::is_new(&path) || record::is_aside(&path) {
+            if record::is_new(&path) {
+                record::remove_new(&path);
+                continue;
+            }
+            if record::is_aside(&path) {
                 continue;
             }
             let read = record::read(&path, LARGEST).map_err(Error::from).and_then(|bytes| {

@@ -12,7 +12,9 @@ use sys::cgroup::Limits;
 use tonic::Status;
 
 use super::{
-    Inner, blocking, devices, internal, now,
+    Inner, blocking,
+    caller::Caller,
+    devices, internal, now,
     sandbox::hostname,
     spec::{self, Parts, limits, security},
     state::{Container, Sandbox},
@@ -42,6 +44,7 @@ impl Inner {
         self: &Arc<Self>,
         sandbox: &str,
         config: ContainerConfig,
+        caller: Caller,
     ) -> Result<String, Status> {
         let sandbox = self.state.sandbox(sandbox)?;
         if !sandbox.ready {
@@ -62,7 +65,7 @@ impl Inner {
         let cgroup = self.cgroup_path(&parent.unwrap_or_default(), &id);
         let new = New { id: id.clone(), cgroup: cgroup.clone(), config, image };
         let (inner, pod) = (self.clone(), sandbox.clone());
-        if let Err(error) = blocking(move || inner.make(&pod, new)).await {
+        if let Err(error) = blocking(move || inner.make(&pod, new, &caller)).await {
             self.clear(&id, &cgroup).await;
             return Err(error);
         }
@@ -70,7 +73,7 @@ impl Inner {
         Ok(id)
     }
 
-    fn make(&self, sandbox: &Sandbox, new: New) -> Result<(), Status> {
+    fn make(&self, sandbox: &Sandbox, new: New, caller: &Caller) -> Result<(), Status> {
         let New { id, cgroup, config, image } = new;
         let image = &image;
         let folder = self.state.container_folder(&id);
@@ -134,6 +137,7 @@ impl Inner {
         let json =
             serde_json::to_vec(&spec).map_err(|error| Status::internal(error.to_string()))?;
         fs::write(folder.join(SPEC), json).map_err(internal("write the specification"))?;
+        caller.check()?;
         self.state.put_container(container).map_err(internal("record the container"))
     }
 

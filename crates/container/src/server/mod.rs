@@ -1,6 +1,8 @@
 //! The CRI server: what it keeps, how it starts, and how it finds its pods again.
 
 mod answers;
+mod caller;
+mod collect;
 mod contained;
 mod container;
 mod devices;
@@ -57,6 +59,9 @@ pub struct Config {
     pub root: PathBuf,
     /// The group above pods that name no `cgroup_parent`; empty for the hierarchies' root.
     pub cgroup_root: String,
+    /// Whether nobody else makes groups below `cgroup_root`: then the server removes those that
+    /// it has no record of.
+    pub owns_cgroup_root: bool,
     /// The group that shims run in; empty for the server's own.
     pub shim_cgroup: String,
     /// The most processes of a container.
@@ -124,6 +129,8 @@ impl Server {
         let streaming = streaming::Server::bind(inner.config.streaming, sessions).await?;
         inner.streaming.set(streaming).expect("set nowhere else");
         inner.recover(leftovers).await;
+        inner.collect_at_start().await;
+        inner.keep_collecting();
         Ok(Self { inner })
     }
 

@@ -92,7 +92,7 @@ pub(super) fn load<T: Record>(folder: &Path) -> io::Result<Found<T>> {
             (Read::None, Read::Good(begun)) => found.unfinished.push(begun),
             (Read::None, Read::None) => {
                 // nothing was done before that was written
-                if let Err(error) = fs::remove_dir_all(&path) {
+                if let Err(error) = remove(&path) {
                     tracing::warn!(path = %path.display(), %error, "cannot remove an empty folder");
                 }
             }
@@ -112,6 +112,18 @@ pub(super) fn begin(folder: &Path, record: &impl Record) -> io::Result<()> {
 /// the one before, and nothing that runs.
 pub(super) fn write(folder: &Path, record: &impl Record) -> io::Result<()> {
     record::write(&folder.join(RECORD), &record.encode_to_vec(), Durability::Whole)
+}
+
+/// Removes a folder with all that is in it or mounted there.
+fn remove(folder: &Path) -> io::Result<()> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(1)).map(Path::new);
+    for point in points.rev().filter(|point| point.starts_with(folder)) {
+        if let Err(error) = sys::mount::detach(point) {
+            tracing::warn!(path = %point.display(), %error, "cannot detach a mount");
+        }
+    }
+    sys::tree::remove(folder)
 }
 
 enum Read<T> {

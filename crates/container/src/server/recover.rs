@@ -36,6 +36,8 @@ struct Told {
     /// The holder of the namespaces; 0: it has ended.
     pid: i32,
     containers: BTreeMap<String, Status>,
+    /// Containers whose start is under way, of which nothing is known yet.
+    pending: usize,
 }
 
 impl Inner {
@@ -77,7 +79,7 @@ impl Inner {
 
     /// Asks a pod's shim what there is, and records what was not recorded.
     async fn meet(self: &Arc<Self>, sandbox: Sandbox, restored: bool) {
-        let told = match ask(&self.shim(&sandbox.id)).await {
+        let told = match ask_until_started(&self.shim(&sandbox.id)).await {
             Ok(told) if told.pid != 0 => told,
             Err(error) if is_passing(&error) => {
                 tracing::warn!(sandbox = sandbox.id, %error, "a shim cannot be asked now");
@@ -212,11 +214,24 @@ async fn wait(shim: &Shim, id: &str) -> io::Result<crate::shim::protocol::Exit> 
     }
 }
 
+/// Asks again while containers are being started for a server that is no more: else they would
+/// run and be known as created.
+async fn ask_until_started(shim: &Shim) -> io::Result<Told> {
+    let began = tokio::time::Instant::now();
+    loop {
+        let told = ask(shim).await?;
+        if told.pending == 0 || began.elapsed() > PATIENCE {
+            return Ok(told);
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 async fn ask(shim: &Shim) -> io::Result<Told> {
     let asked = tokio::time::timeout(PATIENCE, shim.ask(Request::State, Vec::new()));
     match asked.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??.reply {
-        Reply::State { sandbox, containers, .. } => {
-            Ok(Told { pid: sandbox, containers: containers.into_iter().collect() })
+        Reply::State { sandbox, containers, pending, .. } => {
+            Ok(Told { pid: sandbox, containers: containers.into_iter().collect(), pending })
         }
         _ => Err(io::Error::other("the shim gave an answer to another question")),
     }

@@ -10,7 +10,9 @@ use std::{
 use tonic::Status;
 
 use super::{
-    Inner, blocking, files, internal, now,
+    Inner, blocking,
+    caller::Caller,
+    files, internal, now,
     shim::Shim,
     spec::{id_maps, limits, refuse_labels},
     state::Sandbox,
@@ -30,6 +32,7 @@ impl Inner {
         self: &Arc<Self>,
         config: PodSandboxConfig,
         handler: String,
+        caller: &Caller,
     ) -> Result<String, Status> {
         check(&config, &handler)?;
         let id = self.new_id();
@@ -44,7 +47,7 @@ impl Inner {
             cgroup,
             ..Sandbox::default()
         };
-        match self.bring_up(sandbox.clone()).await {
+        match self.bring_up(sandbox.clone(), caller).await {
             Ok(()) => Ok(id),
             Err(error) => {
                 self.tear_down(&sandbox).await;
@@ -53,15 +56,33 @@ impl Inner {
         }
     }
 
-    async fn bring_up(self: &Arc<Self>, mut sandbox: Sandbox) -> Result<(), Status> {
+    async fn bring_up(
+        self: &Arc<Self>,
+        mut sandbox: Sandbox,
+        caller: &Caller,
+    ) -> Result<(), Status> {
         let folder = self.state.sandbox_folder(&sandbox.id);
         let spec = {
             let (inner, sandbox, folder) = (self.clone(), sandbox.clone(), folder.clone());
             let prepare = move || inner.prepare(&sandbox, &folder);
             blocking(move || prepare().map_err(internal("prepare the sandbox"))).await?
         };
-        let started = Shim::start(folder, &self.program, &spec).await;
-        let (_, pid, mut child) = started.map_err(internal("start the sandbox"))?;
+        caller.check()?;
+        let started = Shim::start(&folder, &self.program, &spec).await;
+        let started = started.map_err(internal("start the sandbox"))?;
+        (sandbox.pid, sandbox.ready) = (started.pid, true);
+        caller.check()?;
+        if !sandbox.host_network() {
+            let added = self.cni.add(&network(&sandbox)).await;
+            let added =
+                added.map_err(|error| Status::unknown(format!("set up the network: {error}")))?;
+            sandbox.ips = added.ips.iter().map(ToString::to_string).collect();
+        }
+        caller.check()?;
+        let (id, inner) = (sandbox.id.clone(), self.clone());
+        blocking(move || inner.state.put_sandbox(sandbox).map_err(internal("record the sandbox")))
+            .await?;
+        let mut child = started.keep().await.map_err(internal("keep the sandbox"))?;
         self.tasks.spawn({
             let stop = self.stop.clone();
             async move {
@@ -69,16 +90,6 @@ impl Inner {
                 tokio::select! { _ = child.wait() => (), () = stop.cancelled() => () }
             }
         });
-        (sandbox.pid, sandbox.ready) = (pid, true);
-        if !sandbox.host_network() {
-            let added = self.cni.add(&network(&sandbox)).await;
-            let added =
-                added.map_err(|error| Status::unknown(format!("set up the network: {error}")))?;
-            sandbox.ips = added.ips.iter().map(ToString::to_string).collect();
-        }
-        let (id, inner) = (sandbox.id.clone(), self.clone());
-        blocking(move || inner.state.put_sandbox(sandbox).map_err(internal("record the sandbox")))
-            .await?;
         self.follow_sandbox(id);
         Ok(())
     }
@@ -173,7 +184,7 @@ impl Inner {
     }
 
     /// Undoes what a failed start has done. Its error is what counts, not ours.
-    pub(super) async fn tear_down(&self, sandbox: &Sandbox) {
+    pub(super) async fn tear_down(self: &Arc<Self>, sandbox: &Sandbox) {
         if !sandbox.host_network() {
             let _ = self.cni.remove(&network(sandbox)).await; // nothing may have been added
         }
@@ -183,11 +194,18 @@ impl Inner {
         }
     }
 
-    async fn end_processes(&self, sandbox: &Sandbox) {
-        // A shim that has gone has nothing left to end; what it left is in the group.
-        let _ = self.shim(&sandbox.id).tell(Request::Shutdown).await;
+    async fn end_processes(self: &Arc<Self>, sandbox: &Sandbox) {
+        let told = self.shim(&sandbox.id).tell(Request::Shutdown).await;
+        // A shim that has gone has nothing left to end; what it left is in the group. One that
+        // does not listen, or not yet, is ended without asking it.
+        let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+        let silent = told.is_err_and(|error| !refused(&error));
         let group = self.group(&sandbox.cgroup);
+        let (inner, id) = (self.clone(), sandbox.id.clone());
         let removed = blocking(move || {
+            if silent {
+                inner.end_shim(&id);
+            }
             let removed = group.and_then(|group| group.kill().and_then(|()| group.remove()));
             removed.map_err(internal("remove the cgroup"))
         });

@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use tokio_stream::wrappers::BroadcastStream;
 use tonic::{Request, Response, Status};
 
-use super::{Inner, blocking, internal, now, spec::limits, state::Container};
+use super::{Inner, blocking, caller::Caller, internal, now, spec::limits, state::Container};
 // In test builds the lint looks away, and an expectation would fail.
 #[cfg_attr(
     not(test),
@@ -60,8 +60,9 @@ impl RuntimeService for Service {
         let request = request.into_inner();
         let config = request.config.ok_or_else(|| Status::invalid_argument("no sandbox config"))?;
         let inner = self.0.clone();
-        let pod_sandbox_id =
-            whole(async move { inner.run_sandbox(config, request.runtime_handler).await }).await?;
+        let (caller, _waiting) = Caller::new();
+        let run = async move { inner.run_sandbox(config, request.runtime_handler, &caller).await };
+        let pod_sandbox_id = whole(run).await?;
         ok(RunPodSandboxResponse { pod_sandbox_id })
     }
 
@@ -124,7 +125,9 @@ impl RuntimeService for Service {
         let config =
             request.config.ok_or_else(|| Status::invalid_argument("no container config"))?;
         let inner = self.0.clone();
-        let made = async move { inner.create_container(&request.pod_sandbox_id, config).await };
+        let (caller, _waiting) = Caller::new();
+        let made =
+            async move { inner.create_container(&request.pod_sandbox_id, config, caller).await };
         let container_id = whole(made).await?;
         ok(CreateContainerResponse { container_id })
     }

@@ -93,8 +93,8 @@ impl Inner {
             Some(terminal) => Ends::terminal(terminal).map_err(internal("exec"))?,
             None => ends,
         };
-        let exit = ends.connect(io, answer.exit()).await.map_err(internal("exec"))?;
-        Ok(ExitStatus(exit.code))
+        let exit = ends.connect(io, answer.exit(), Leave::Never).await.map_err(internal("exec"))?;
+        Ok(ExitStatus(exit.map_or(0, |exit| exit.code)))
     }
 
     async fn attach_session(&self, request: AttachRequest, io: Io) -> Result<(), Status> {
@@ -115,7 +115,10 @@ impl Inner {
             self.state.ended(&container.id).await;
             Ok(())
         };
-        ends.connect(io, ended).await.map_err(internal("attach"))
+        // Where the end of the client's input is not the container's, it is how the client leaves.
+        let once = container.config().stdin_once && !container.config().tty;
+        let when = if once { Leave::Never } else { Leave::WithInput };
+        ends.connect(io, ended, when).await.map(drop).map_err(internal("attach"))
     }
 
     async fn forward(
@@ -185,6 +188,14 @@ fn error(status: Status) -> Error {
     Error(status.message().to_owned())
 }
 
+/// When a client leaves a process that goes on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Leave {
+    Never,
+    /// When its input ends, if it has one.
+    WithInput,
+}
+
 /// Our ends of a process's streams.
 #[derive(Debug, Default)]
 struct Ends {
@@ -224,8 +235,13 @@ impl Ends {
         })
     }
 
-    /// Moves bytes until the process has `ended` and its output is through.
-    async fn connect<T>(self, io: Io, ended: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    /// Moves bytes until the process has `ended` and its output is through, or the client leaves: then `None`.
+    async fn connect<T>(
+        self,
+        io: Io,
+        ended: impl Future<Output = io::Result<T>>,
+        leave: Leave,
+    ) -> io::Result<Option<T>> {
         let Self { stdin, stdout, stderr, terminal } = self;
         let output = async { tokio::join!(pass_on(stdout, io.stdout), pass_on(stderr, io.stderr)) };
         let input = feed(io.stdin, stdin);
@@ -241,14 +257,17 @@ impl Ends {
             tokio::select! {
                 result = &mut ended => break result,
                 _ = &mut output, if !through => through = true,
-                () = &mut input, if !fed => fed = true,
+                end = &mut input, if !fed => match end {
+                    InputEnd::Client if leave == Leave::WithInput => return Ok(None),
+                    _ => fed = true,
+                },
                 () = &mut sizes, if !settled => settled = true,
             }
         };
         if !through {
             let _ = tokio::time::timeout(DRAIN, output).await; // what is there by then is the output
         }
-        result
+        result.map(Some)
     }
 }
 
@@ -262,9 +281,20 @@ async fn pass_on(from: Option<Pipe>, to: Option<Output>) {
     let _ = copy(&mut from, &mut tokio::io::sink()).await; // so that the process does not block
 }
 
-/// The end of the client's input is the end of the process's: the pipe is closed.
-async fn feed(from: Option<Input>, to: Option<Pipe>) {
-    if let (Some(mut from), Some(mut to)) = (from, to) {
-        let _ = copy(&mut from, &mut to).await; // either side may close first
+/// Why input moves no more.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum InputEnd {
+    /// The client has closed its side.
+    Client,
+    /// The process reads no more, or there is no input.
+    Process,
+}
+
+/// When the client's input ends, our end of the process's is closed.
+async fn feed(from: Option<Input>, to: Option<Pipe>) -> InputEnd {
+    let (Some(mut from), Some(mut to)) = (from, to) else { return InputEnd::Process };
+    match copy(&mut from, &mut to).await {
+        Ok(_) => InputEnd::Client,
+        Err(_) => InputEnd::Process,
     }
 }

@@ -11,8 +11,9 @@ use std::{
 };
 
 use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, BufReader, Interest},
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Interest},
     net::UnixStream,
+    process::{Child, ChildStdin, ChildStdout},
 };
 
 use crate::{
@@ -68,33 +69,33 @@ impl Shim {
         Self { folder }
     }
 
-    /// Starts a shim with its sandbox; gives the process id of the namespaces' holder.
+    /// Starts a shim with its sandbox. The shim ends with this server unless
+    /// `StartedShim::keep` is called.
     pub(crate) async fn start(
-        folder: PathBuf,
+        folder: &Path,
         program: &Program,
         spec: &Sandbox,
-    ) -> io::Result<(Self, i32, tokio::process::Child)> {
+    ) -> io::Result<StartedShim> {
         std::fs::write(folder.join(SPEC), serde_json::to_vec(spec)?)?;
         let mut child = tokio::process::Command::new(program.by_descriptor())
             .arg0(&program.path)
             .args(&program.args)
-            .arg(&folder)
+            .arg(folder)
             .env_clear()
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(File::create(folder.join("shim.log"))?)
             .process_group(0)
             .spawn()?;
+        let lifeline = child.stdin.take().expect("piped above");
         let stdout = child.stdout.take().expect("piped above");
-        let mut line = String::new();
-        let mut reader = BufReader::new(stdout.take(64 << 10));
-        let read = reader.read_line(&mut line);
-        tokio::time::timeout(PATIENCE, read).await.map_err(|_| slow())??;
-        if let Some(pid) = line.trim().strip_prefix("ready ").and_then(|pid| pid.parse().ok()) {
-            return Ok((Self { folder }, pid, child));
+        match read_pid(stdout).await {
+            Ok(pid) => Ok(StartedShim { pid, child, lifeline }),
+            Err(error) => {
+                child.kill().await?;
+                Err(error)
+            }
         }
-        child.kill().await?;
-        Err(io::Error::other(if line.is_empty() { "the shim ended".into() } else { line }))
     }
 
     /// Asks, with descriptors to pass, and reads the first answer. Nothing waits on a thread: a pod can make its
@@ -144,6 +145,34 @@ impl Shim {
         let request = Request::Wait { id: id.to_owned() };
         let socket = tokio::time::timeout(PATIENCE, self.send(&request, Vec::new()));
         next_exit(&socket.await.map_err(|_| slow())??).await
+    }
+}
+
+/// The first line that a shim writes: the process id of the namespaces' holder, or an error.
+async fn read_pid(stdout: ChildStdout) -> io::Result<i32> {
+    let mut line = String::new();
+    let mut reader = BufReader::new(stdout.take(64 << 10));
+    let read = reader.read_line(&mut line);
+    tokio::time::timeout(PATIENCE, read).await.map_err(|_| slow())??;
+    let pid = line.trim().strip_prefix("ready ").and_then(|pid| pid.parse().ok());
+    let why = || if line.is_empty() { "the shim ended".to_owned() } else { line.clone() };
+    pid.ok_or_else(|| io::Error::other(why()))
+}
+
+/// A shim whose pod has no record yet.
+#[derive(Debug)]
+pub(crate) struct StartedShim {
+    /// The holder of the namespaces.
+    pub(crate) pid: i32,
+    child: Child,
+    lifeline: ChildStdin,
+}
+
+impl StartedShim {
+    /// Lets the shim outlive this server. Gives its process, to be waited for.
+    pub(crate) async fn keep(mut self) -> io::Result<Child> {
+        self.lifeline.write_all(b"\0").await?;
+        Ok(self.child)
     }
 }
 

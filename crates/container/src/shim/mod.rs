@@ -64,7 +64,7 @@ pub fn main(args: &[OsString]) -> ExitCode {
         }
     };
     println!("ready {}", shim.sandbox);
-    silence();
+    silence(1);
     match shim.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -86,7 +86,17 @@ struct Shim {
     /// Processes on their way.
     pending: Vec<Pending>,
     runtime: Box<dyn Oci>,
+    /// Whether the server has recorded the pod. Until then its standard input is the shim's
+    /// lifeline: when it closes, the server has died or given up, and nobody else knows the pod.
+    recorded: bool,
     ended: bool,
+}
+
+/// Why the shim's loop goes on.
+struct Woken {
+    child_ended: bool,
+    request: bool,
+    lifeline: bool,
 }
 
 impl Shim {
@@ -104,6 +114,9 @@ impl Shim {
         };
         let (listener, signals) = begin().map_err(|error| format!("shim: {error}"))?;
         process::join(&spec.shim_cgroup)?;
+        if lifeline_is_cut() {
+            return Err("shim: the server has gone".into());
+        }
         let sandbox = sandbox::start(&spec)?;
         Ok(Self {
             spec,
@@ -115,6 +128,7 @@ impl Shim {
             execs: BTreeMap::new(),
             pending: Vec::new(),
             runtime: Box::new(Native),
+            recorded: false,
             ended: false,
         })
     }
@@ -122,8 +136,11 @@ impl Shim {
     /// A panic costs what it happened in: one request, or one piece of output. The pod goes on.
     fn run(&mut self) -> io::Result<()> {
         while !self.ended {
-            let (signal, request) = self.wait()?;
-            if signal {
+            let woken = self.wait()?;
+            if woken.lifeline {
+                self.read_lifeline();
+            }
+            if woken.child_ended {
                 let _ = rustix::io::read(&self.signals, &mut [0; 512]); // only wakes us
                 let _ = panics::catch("shim", || self.reap());
             }
@@ -133,19 +150,23 @@ impl Shim {
                 }
             }
             self.follow_pending();
-            if request {
+            if woken.request {
                 let _ = panics::catch("shim", || self.accept());
             }
         }
         Ok(())
     }
 
-    /// Sleeps until something happens: (a child ended, a request came).
-    fn wait(&self) -> io::Result<(bool, bool)> {
+    /// Sleeps until something happens.
+    fn wait(&self) -> io::Result<Woken> {
         let mut fds = vec![
             PollFd::new(&self.signals, PollFlags::IN),
             PollFd::new(&self.listener, PollFlags::IN),
         ];
+        let lifeline = io::stdin();
+        if !self.recorded {
+            fds.push(PollFd::new(&lifeline, PollFlags::IN));
+        }
         for output in self.containers.values().flat_map(|container| &container.outputs) {
             let behind = output.attached.iter().filter(|one| one.behind());
             let before = fds.len();
@@ -159,9 +180,27 @@ impl Shim {
         let limit = pending().map(|one| one.birth.left()).min();
         let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
         match poll(&mut fds, limit.as_ref()) {
-            Ok(_) => Ok((!fds[0].revents().is_empty(), !fds[1].revents().is_empty())),
-            Err(rustix::io::Errno::INTR) => Ok((false, false)),
+            Ok(_) => {
+                let is_ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
+                let lifeline = !self.recorded && is_ready(2);
+                Ok(Woken { child_ended: is_ready(0), request: is_ready(1), lifeline })
+            }
+            Err(rustix::io::Errno::INTR) => {
+                Ok(Woken { child_ended: false, request: false, lifeline: false })
+            }
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A byte says that the pod is recorded, the end that it never will be.
+    fn read_lifeline(&mut self) {
+        match rustix::io::read(io::stdin(), &mut [0; 1]) {
+            Ok(1) => {
+                self.recorded = true;
+                silence(0);
+            }
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+            _ => self.shut_down(),
         }
     }
 
@@ -228,7 +267,8 @@ impl Shim {
     fn state(&self) -> Reply {
         let containers =
             self.containers.iter().map(|(id, one)| (id.clone(), one.status())).collect();
-        Reply::State { version: VERSION, sandbox: self.sandbox, containers }
+        let pending = self.pending.iter().filter(|one| one.is_container()).count();
+        Reply::State { version: VERSION, sandbox: self.sandbox, containers, pending }
     }
 
     fn start_container(&mut self, peer: UnixStream, id: String, spec: &Path) {
@@ -407,11 +447,17 @@ fn listen(folder: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// The server reads stdout until the pod runs; from then on there is nobody to talk to.
-fn silence() {
+/// Whether the server closed its end of the lifeline before the pod was recorded.
+fn lifeline_is_cut() -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let lifeline = io::stdin();
+    let mut fds = [PollFd::new(&lifeline, PollFlags::IN)];
+    poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
+}
+
+/// Replaces a standard descriptor that has nobody at its other end any more.
+fn silence(standard: i32) {
     if let Ok(null) = fs::OpenOptions::new().read(true).write(true).open("/dev/null") {
-        for standard in [0, 1] {
-            let _ = sys::process::set_standard(null.as_fd(), standard); // stays as it was
-        }
+        let _ = sys::process::set_standard(null.as_fd(), standard); // stays as it was
     }
 }

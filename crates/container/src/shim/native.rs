@@ -71,7 +71,7 @@ impl Oci for Native {
         };
         let (sandbox, pids, users) = opened().doing(|| "open the pod's namespaces".into())?;
         let new = if spec.pid == PidNamespace::Own { namespace::PID } else { 0 };
-        Birth::begin(new, |report| {
+        Birth::begin(new, pids.is_some(), |report| {
             let namespaces =
                 Namespaces { sandbox: &sandbox, pids: pids.as_ref(), users: users.as_ref() };
             namespaces.start(spec, stdio, report).unwrap_or_else(|error| error)
@@ -89,7 +89,8 @@ impl Oci for Native {
             Ok((process::pidfd(container.init)?, root))
         };
         let (init, root) = opened().doing(|| "open the container's namespaces".into())?;
-        Birth::begin(0, |report| {
+        let shares_pids = container.spec.pid == PidNamespace::Host;
+        Birth::begin(0, !shares_pids, |report| {
             enter_existing(container, (&init, &root), (process, stdio), report)
                 .unwrap_or_else(|error| error)
         })
@@ -132,11 +133,11 @@ impl Namespaces<'_> {
         if let Some(users) = self.users {
             enter_users(users)?;
         }
-        let (ready, started, terminal) = prepare(&spec.process, filters, stdio, &accounts)?;
+        let (ready, started, terminal) = prepare(&spec.process, &filters, stdio, &accounts)?;
         report.ready(started.with(warnings), terminal.as_ref()).doing(|| "report".into())?;
         drop(terminal);
         Ok(match self.pids {
-            Some(_) => report.hand_over(|| ready.run()),
+            Some(_) => ready.run_in_namespace(report),
             None => ready.run(),
         })
     }
@@ -166,10 +167,10 @@ fn enter_existing(
     if container.own_user {
         enter_users(init)?;
     }
-    let (ready, started, terminal) = prepare(process, filters, stdio, &accounts)?;
+    let (ready, started, terminal) = prepare(process, &filters, stdio, &accounts)?;
     report.ready(started.with(warnings), terminal.as_ref()).doing(|| "report".into())?;
     drop(terminal);
-    Ok(if shares_pids { ready.run() } else { report.hand_over(|| ready.run()) })
+    Ok(if shares_pids { ready.run() } else { ready.run_in_namespace(report) })
 }
 
 /// The first steps of a new process: of the shim it keeps `kept`, and nobody may look at it; what it got from

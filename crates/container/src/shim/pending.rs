@@ -55,6 +55,10 @@ impl Pending {
         matches!(self.what, What::Aborted)
     }
 
+    pub(super) fn is_container(&self) -> bool {
+        matches!(self.what, What::Container(_))
+    }
+
     pub(super) fn is_start_of(&self, id: &str) -> bool {
         matches!(&self.what, What::Container(new) if new.id == id)
     }

@@ -13,12 +13,14 @@ use rustix::{
 };
 use sys::{
     capability::{self, Set},
+    exemption::Exemption,
     process,
     resource_limit::{self, UNLIMITED},
     seccomp,
 };
 
 use super::{
+    birth::Reporter,
     protocol::Started,
     root::Doing,
     user::{Accounts, Ids},
@@ -90,15 +92,14 @@ pub(super) fn limit_resources() -> io::Result<()> {
 pub(super) struct Ready<'a> {
     process: &'a Process,
     filters: Vec<Vec<u64>>,
-    path: CString,
-    args: Vec<CString>,
-    env: Vec<CString>,
+    exemption: Exemption,
+    program: process::Program,
 }
 
 /// Takes on who the process is and what it may. Gives our end of its terminal, if it has one.
 pub(super) fn prepare<'a>(
     process: &'a Process,
-    filters: Vec<Vec<u64>>,
+    filters: &[Vec<u64>],
     stdio: Option<Stdio>,
     accounts: &Accounts,
 ) -> Result<(Ready<'a>, Started, Option<OwnedFd>), String> {
@@ -107,7 +108,12 @@ pub(super) fn prepare<'a>(
     let terminal = connect(stdio, &ids).doing(|| "connect stdio".into())?;
     let in_folder = enter_folder(&process.cwd);
     let env = environment(process, &ids);
-    let (path, args, env) = program(process, &env)?;
+    let program = program(process, &env)?;
+    let exempted = || {
+        let exemption = Exemption::new()?;
+        Ok::<_, io::Error>((seccomp::with_exemption(filters, &exemption)?, exemption))
+    };
+    let (filters, exemption) = exempted().doing(|| "load the seccomp filter".into())?;
     let bounding = Set(process.capabilities.bounding);
     capability::limit(bounding).doing(|| "limit capabilities".into())?;
     process::become_user(ids.uid, ids.gid, &ids.groups)
@@ -115,8 +121,9 @@ pub(super) fn prepare<'a>(
     let loads_as_root = !filters.is_empty() && !process.no_new_privileges;
     let admin = Set::named("SYS_ADMIN").filter(|_| loads_as_root).unwrap_or_default();
     let held = bounding.with(admin);
-    let inheritable = Set(process.capabilities.inheritable);
-    capability::set(held, held, inheritable, Set::default()).doing(|| "set capabilities".into())?;
+    let (inheritable, ambient) =
+        (Set(process.capabilities.inheritable), Set(process.capabilities.ambient));
+    capability::set(held, held, inheritable, ambient).doing(|| "set capabilities".into())?;
     if process.no_new_privileges {
         process::no_new_privileges().doing(|| "forbid new privileges".into())?;
     }
@@ -126,26 +133,35 @@ pub(super) fn prepare<'a>(
         .or_else(|_| enter_folder(&process.cwd))
         .doing(|| format!("chdir to {}", process.cwd.display()))?;
     let started = Started { uid: ids.uid, gid: ids.gid, groups: ids.groups, ..Started::default() };
-    Ok((Ready { process, filters, path, args, env }, started, terminal))
+    Ok((Ready { process, filters, exemption, program }, started, terminal))
 }
 
 impl Ready<'_> {
-    /// Runs the program. Returns only what went wrong.
-    pub(super) fn run(self) -> String {
-        match self.last_steps() {
-            Ok(()) => {
-                let error = process::exec(&self.path, &self.args, &self.env);
-                format!("exec {:?}: {error}", self.process.args[0])
-            }
+    /// Runs the program in this process. Returns only what went wrong.
+    pub(super) fn run(&self) -> String {
+        match self.confine() {
+            Ok(()) => self.exec(),
             Err(error) => error,
         }
     }
 
-    fn last_steps(&self) -> Result<(), String> {
-        process::new_session();
-        if self.process.terminal {
-            process::take_terminal().doing(|| "take the terminal".into())?;
+    /// Runs the program in a new process that is the shim's child. It appears in a pid namespace
+    /// whose processes may trace it, so it has its filter and no more rights than they have from
+    /// the beginning. Returns what went wrong, or ends this process.
+    pub(super) fn run_in_namespace(&self, report: &Reporter) -> String {
+        let hidden = report.process().hide_from_children().doing(|| "hide the report".into());
+        let forked = hidden.and_then(|()| self.confine()).and_then(|()| {
+            let child = || report.fail(self.exec());
+            self.exemption.fork_sibling(report.process(), child).doing(|| "fork".into())
+        });
+        match forked {
+            Ok(()) => process::end(0),
+            Err(error) => error,
         }
+    }
+
+    /// Loads the filter and gives up what that takes.
+    fn confine(&self) -> Result<(), String> {
         process::reset_signals();
         process::close_others_on_exec().doing(|| "close descriptors".into())?;
         let load = || seccomp::load(&self.filters).doing(|| "load the seccomp filter".into());
@@ -153,13 +169,25 @@ impl Ready<'_> {
             load()?;
         }
         let rights = &self.process.capabilities;
-        let (held, inheritable) = (Set(rights.bounding), Set(rights.inheritable));
-        capability::set(held, held, inheritable, Set(rights.ambient))
+        self.exemption
+            .set_capabilities(Set(rights.bounding), Set(rights.inheritable))
             .doing(|| "set capabilities".into())?;
         if self.process.no_new_privileges {
             load()?;
         }
         Ok(())
+    }
+
+    /// What only the process itself can do, and the program.
+    fn exec(&self) -> String {
+        self.exemption.new_session();
+        if self.process.terminal
+            && let Err(error) = self.exemption.take_terminal()
+        {
+            return format!("take the terminal: {error}");
+        }
+        let error = self.program.exec();
+        format!("exec {:?}: {error}", self.process.args[0])
     }
 }
 
@@ -226,17 +254,14 @@ fn environment(process: &Process, ids: &Ids) -> Vec<String> {
     env
 }
 
-/// The path of a program, its arguments, its environment.
-type Program = (CString, Vec<CString>, Vec<CString>);
-
-fn program(process: &Process, env: &[String]) -> Result<Program, String> {
+fn program(process: &Process, env: &[String]) -> Result<process::Program, String> {
     let text = |text: &str| CString::new(text).map_err(|_| format!("nul byte in {text:?}"));
     let name =
         process.args.first().filter(|name| !name.is_empty()).ok_or("no command specified")?;
     let path = if name.contains('/') { name.clone() } else { find(name, env)? };
     let args = process.args.iter().map(|arg| text(arg)).collect::<Result<_, _>>()?;
     let env = env.iter().map(|one| text(one)).collect::<Result<_, _>>()?;
-    Ok((text(&path)?, args, env))
+    Ok(process::Program::new(text(&path)?, args, env))
 }
 
 fn find(name: &str, env: &[String]) -> Result<String, String> {

@@ -62,7 +62,14 @@ pub(crate) enum Request {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
     Done,
-    State { version: u32, sandbox: i32, containers: Vec<(String, Status)> },
+    State {
+        version: u32,
+        sandbox: i32,
+        containers: Vec<(String, Status)>,
+        /// Containers whose start is under way.
+        #[serde(default)]
+        pending: usize,
+    },
     Started(Started),
     Exited(Exit),
     Failed(String),

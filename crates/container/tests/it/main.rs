@@ -4,6 +4,7 @@ mod costs;
 mod hardening;
 mod image;
 mod killing;
+mod leftovers;
 mod pod;
 mod recovery;
 mod rights;

@@ -105,3 +105,53 @@ async fn attach_to_what_runs() {
     runtime.remove(&sandbox).await;
     runtime.end().await;
 }
+
+#[tokio::test]
+async fn a_client_leaves_with_its_input() {
+    let mut runtime = Runtime::start().await;
+    let sandbox = runtime.sandbox("pod").await;
+    for tty in [false, true] {
+        let name = format!("leave-{tty}");
+        let mut config = shell(&name, "while read line; do echo got $line; done; echo over");
+        (config.stdin, config.tty) = (true, tty);
+        let id = runtime.container(&sandbox, config).await;
+        let log = runtime.logs().join(format!("{name}.log"));
+        for line in ["one", "two"] {
+            let request = AttachRequest {
+                container_id: id.clone(),
+                stdin: true,
+                stdout: true,
+                stderr: !tty,
+                tty,
+            };
+            let url = runtime.cri.runtime.attach(request).await.expect("attach").into_inner().url;
+            let mut session = Session::open(&url).await;
+            session.send(0, format!("{line}\n").as_bytes()).await;
+            session.read(1, &format!("got {line}")).await;
+            session.send(255, &[0]).await;
+            session.read(3, "Success").await;
+            wait_for(&log, &format!("got {line}")).await;
+        }
+        let written = std::fs::read_to_string(&log).expect("a log");
+        assert!(!written.contains("over"), "the container's input has ended too: {written}");
+    }
+    runtime.remove(&sandbox).await;
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn a_container_without_input_is_followed_to_its_end() {
+    let mut runtime = Runtime::start().await;
+    let sandbox = runtime.sandbox("pod").await;
+    let id = runtime.container(&sandbox, shell("b", "sleep 1; echo over")).await;
+    let request =
+        AttachRequest { container_id: id, stdin: true, stdout: true, stderr: true, tty: false };
+    let url = runtime.cri.runtime.attach(request).await.expect("attach").into_inner().url;
+    let mut session = Session::open(&url).await;
+    session.send(0, b"for nobody\n").await;
+    session.send(255, &[0]).await;
+    session.read(1, "over").await;
+    session.read(3, "Success").await;
+    runtime.remove(&sandbox).await;
+    runtime.end().await;
+}

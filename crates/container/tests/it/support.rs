@@ -11,7 +11,7 @@ use std::{
 
 use container::{
     Config, Cri, Server,
-    cni::Loopback,
+    cni::{Cni, Loopback},
     cri::{
         ContainerConfig, ContainerMetadata, CreateContainerRequest, ExecSyncRequest, ImageSpec,
         LinuxContainerConfig, LinuxContainerSecurityContext, LinuxPodSandboxConfig,
@@ -49,28 +49,38 @@ impl Runtime {
         let store = store(folder.path());
         store.import(std::io::Cursor::new(archive())).await.expect("import the image");
         let args = args.iter().map(OsString::from).collect();
-        Self::serve_with(folder, store, (shim.into(), args)).await
+        Self::serve_with(folder, store, (shim.into(), args), Arc::new(Loopback)).await
+    }
+
+    /// One with another pod network.
+    pub(crate) async fn start_with_network(cni: Arc<dyn Cni>) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = store(folder.path());
+        store.import(std::io::Cursor::new(archive())).await.expect("import the image");
+        Self::serve_with(folder, store, (SHIM.into(), Vec::new()), cni).await
     }
 
     async fn serve(folder: tempfile::TempDir, store: Store) -> Self {
-        Self::serve_with(folder, store, (SHIM.into(), Vec::new())).await
+        Self::serve_with(folder, store, (SHIM.into(), Vec::new()), Arc::new(Loopback)).await
     }
 
     async fn serve_with(
         folder: tempfile::TempDir,
         store: Store,
         (shim, shim_args): (PathBuf, Vec<OsString>),
+        cni: Arc<dyn Cni>,
     ) -> Self {
         let config = Config {
             root: folder.path().join("runtime"),
             cgroup_root: cgroup(folder.path()),
+            owns_cgroup_root: true,
             shim_cgroup: String::new(),
             pids_limit: Some(1000),
             shim,
             shim_args,
             streaming: ([127, 0, 0, 1], 0).into(),
         };
-        let built = Server::build(config, Arc::new(Loopback), store.clone()).await.expect("build");
+        let built = Server::build(config, cni, store.clone()).await.expect("build");
         let socket = folder.path().join("cri.sock");
         let _ = fs::remove_file(&socket); // of an earlier server
         let listener = UnixListener::bind(&socket).expect("bind");

@@ -2,6 +2,7 @@
 
 mod force;
 mod migrate;
+mod overwrite;
 
 use object::{Value, quote::quote};
 
@@ -148,9 +149,6 @@ fn check(call: &Call<'_>, dry_run: DryRun) -> Result {
     if call.flags.on("force") && call.flags.on("prune") {
         return Err(Fail::error("--force cannot be used with --prune"));
     }
-    if !call.flags.on("overwrite") {
-        return Err(Fail::error("--overwrite=false is not supported"));
-    }
     if call.flags.int("grace-period") == 0 && !call.flags.on("force") {
         return Err(Fail::error("--grace-period=0 can only be used with --force"));
     }
@@ -260,7 +258,7 @@ fn apply_here(call: &Call<'_>, info: &Info, dry_run: DryRun) -> Result<(Value, &
             let path = info.resource.path(&info.namespace, "") + &query;
             let made = call
                 .server()?
-                .post(&path, &modified)
+                .create(&path, &modified)
                 .map_err(|fail| while_creating(fail, &info.source))?;
             return Ok((made, "created"));
         }
@@ -281,6 +279,9 @@ fn apply_here(call: &Call<'_>, info: &Info, dry_run: DryRun) -> Result<(Value, &
         ));
     }
     let (patch, kind) = patch_of(&modified, &current)?;
+    if !call.flags.on("overwrite") {
+        overwrite::check(&patch, &modified, &current, info)?;
+    }
     if patch.entries().len() == 0 {
         return Ok((current, "unchanged"));
     }
@@ -290,7 +291,7 @@ fn apply_here(call: &Call<'_>, info: &Info, dry_run: DryRun) -> Result<(Value, &
     let mut sent = call.server()?.patch(&(info.path() + &query), kind, &patch);
     let mut tried = patch;
     if call.flags.on("force") && sent.as_ref().is_err_and(force::helps) {
-        sent = force::make_anew(call, info, &modified, current, &query);
+        sent = force::make_anew(call, info, &modified, &current, &query);
         tried = modified;
     }
     let patched = sent.map_err(|fail| match &fail {
@@ -325,13 +326,13 @@ fn named(info: &Info) -> Result<()> {
 
 /// The patch that makes `current` what `modified` says, and how it is to be sent.
 pub(super) fn patch_of(modified: &Value, current: &Value) -> Result<(Value, PatchType)> {
+    three_way(&original(current), modified, current)
+}
+
+/// What was applied last; null if nothing was.
+fn original(current: &Value) -> Value {
     let last = current["metadata"]["annotations"][LAST_APPLIED].as_str().unwrap_or_default();
-    let original = if last.is_empty() {
-        Value::Null
-    } else {
-        object::from_json(last.as_bytes()).unwrap_or_default()
-    };
-    three_way(&original, modified, current)
+    object::from_json(last.as_bytes()).unwrap_or_default()
 }
 
 fn describe(info: &Info) -> String {

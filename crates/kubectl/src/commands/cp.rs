@@ -20,7 +20,8 @@ use crate::{
     flags::{self, Flag},
     resources::escape,
     select::plain,
-    streams::{PROTOCOLS, container_of, exchange},
+    stdio::Blocking,
+    streams::{Sizes, container_of, exchange, open},
 };
 
 pub(crate) const COMMAND: Command = Command::new(
@@ -119,13 +120,8 @@ async fn execute(
     out: impl AsyncWrite + Unpin,
     err: impl AsyncWrite + Unpin,
 ) -> Result {
-    let socket = call.server()?.websocket(path, PROTOCOLS).await.map_err(|fail| match fail {
-        Fail::Server { status, .. } => {
-            Fail::error(format!("unable to upgrade connection: {}", status.message()))
-        }
-        other => other,
-    })?;
-    exchange(socket, input, out, err, false).await
+    let socket = open(call.server()?, path).await?;
+    exchange(socket, input, out, err, Sizes::None).await
 }
 
 fn to_pod(call: &Call<'_>, from: &Place, to: &Place) -> Result {
@@ -165,7 +161,7 @@ fn to_pod(call: &Call<'_>, from: &Place, to: &Place) -> Result {
             drop(writer);
             std::io::Result::Ok(())
         };
-        let (out, err) = (tokio::io::stdout(), tokio::io::stderr());
+        let (out, err) = (Blocking(std::io::stdout()), Blocking(std::io::stderr()));
         let (fed, done) = tokio::join!(feed, execute(call, &path, Some(reader), out, err));
         done?;
         fed.map_err(|error| Fail::error(plain(&error)))
@@ -183,8 +179,8 @@ fn from_pod(call: &Call<'_>, from: &Place, to: &Place) -> Result {
             while done.is_ok() && matches!(archive.next().await, Ok(Some(_))) {}
             done
         };
-        let (unpacked, done) =
-            tokio::join!(unpack, execute(call, &path, None, writer, tokio::io::stdout()));
+        let err = Blocking(std::io::stderr());
+        let (unpacked, done) = tokio::join!(unpack, execute(call, &path, None, writer, err));
         done?;
         unpacked
     })

@@ -78,7 +78,9 @@ fn files(call: &Call<'_>) -> Result {
         }
         Record::of(call).note(&mut object);
         if dry_run != DryRun::Client {
-            match call.server()?.post(&(info.resource.path(&info.namespace, "") + &query), &object)
+            match call
+                .server()?
+                .create(&(info.resource.path(&info.namespace, "") + &query), &object)
             {
                 Ok(made) => object = made,
                 Err(fail) => {
@@ -121,7 +123,7 @@ fn raw_post(call: &Call<'_>, path: &str) -> Result {
     let text = std::fs::read(file)
         .map_err(|error| Fail::error(format!("open {file}: {}", crate::select::plain(&error))))?;
     let bytes = call.server()?.bytes(hyper::Method::POST, path, JSON, Some((JSON, text)))?;
-    call.out(&String::from_utf8_lossy(&bytes));
+    call.out_bytes(&bytes);
     Ok(())
 }
 

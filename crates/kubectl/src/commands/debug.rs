@@ -8,13 +8,18 @@ use object::{Lens, Value, quote::quote};
 use schema::patch::strategic;
 
 use self::profile::{Profile, Style};
-use super::{Command, create::tree, exec::stream};
+use super::{
+    Command,
+    attach::{attach_or_print_log, print_log},
+    create::tree,
+};
 use crate::{
     call::Call,
     fail::{Fail, Result},
     flags::{Flag, Kind},
     select::{How, plain},
     server::PatchType,
+    streams::no_such_pod,
     workload::{items_mut, list, push},
 };
 
@@ -421,39 +426,34 @@ fn suffix() -> String {
 
 /// Waits until the container runs, and gives it our streams.
 fn attach(call: &Call<'_>, pod: &Value, container: &str) -> Result {
-    let path = pod_path(pod);
-    let mut told = String::new();
-    loop {
-        let pod = call.server()?.get(&path)?;
-        let statuses = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
-        let status = statuses
-            .iter()
-            .flat_map(|field| pod["status"][*field].items())
-            .find(|status| status["name"].as_str() == Some(container));
-        if let Some(status) = status {
-            let state = &status["state"];
-            if !state["terminated"].is_null() {
-                let log = format!("{path}/log?container={container}");
-                return call.server()?.stream(&log, |bytes| {
-                    call.out(&String::from_utf8_lossy(bytes));
-                    Ok(true)
-                });
-            }
-            if !state["running"].is_null() {
-                if !call.flags.on("quiet") {
-                    call.say("All commands and output from this session will be recorded in container logs, including credentials and sensitive information passed through the command prompt.");
-                    call.say("If you don't see a command prompt, try pressing enter.");
-                }
-                return stream(call, &pod, "attach", container, "");
-            }
-            let message = state["waiting"]["message"].as_str().unwrap_or_default();
-            if !message.is_empty() && message != told && !call.flags.on("quiet") {
-                call.say(&format!("Warning: container {container}: {message}"));
-                message.clone_into(&mut told);
-            }
+    let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
+    let (mut now, mut state, mut warned) = (Value::Null, Value::Null, String::new());
+    call.follow_pod(text("namespace"), text("name"), None, |pod| {
+        let Some(pod) = pod else { return Err(no_such_pod()) };
+        state = state_of(pod, container);
+        if !state["terminated"].is_null() || !state["running"].is_null() {
+            now = pod.clone();
+            return Ok(false);
         }
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        let message = state["waiting"]["message"].as_str().unwrap_or_default();
+        if !message.is_empty() && message != warned && !call.flags.on("quiet") {
+            call.say(&format!("Warning: container {container}: {message}"));
+            message.clone_into(&mut warned);
+        }
+        Ok(true)
+    })?;
+    if state["terminated"].is_null() {
+        attach_or_print_log(call, &now, container, true, 0)
+    } else {
+        print_log(call, &now, container, 0).map(drop)
     }
+}
+
+fn state_of(pod: &Value, container: &str) -> Value {
+    let lists = ["initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"];
+    let mut statuses = lists.iter().flat_map(|list| pod["status"][*list].items());
+    let status = statuses.find(|status| status["name"].as_str() == Some(container));
+    status.map(|status| status["state"].clone()).unwrap_or_default()
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn run(call: &Call<'_>) -> Result {
     let raw = call.flags.text("raw");
     if !raw.is_empty() {
         let bytes = call.server()?.bytes(hyper::Method::DELETE, raw, JSON, None)?;
-        call.out(&String::from_utf8_lossy(&bytes));
+        call.out_bytes(&bytes);
         return Ok(());
     }
     let options = Options::of(call)?;

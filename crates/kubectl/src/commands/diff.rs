@@ -124,7 +124,7 @@ fn wanted(call: &Call<'_>, info: &Info, current: &Value) -> Result<Value> {
     }
     if current.is_null() {
         let path = info.resource.path(&info.namespace, "") + &query;
-        return call.server()?.post(&path, &info.object);
+        return call.server()?.create(&path, &info.object);
     }
     let modified = object::from_json(last_applied(&info.object, true).as_bytes())
         .map_err(|error| Fail::error(error.to_string()))?;

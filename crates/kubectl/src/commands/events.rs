@@ -8,8 +8,9 @@ use crate::{
     describe::event_age,
     fail::{Fail, Result},
     flags::{Flag, Kind},
-    print::{self, Output, table, terminal},
+    print::{self, Output, table, tabs::TABLE, terminal},
     resources::escape,
+    server::JSON,
 };
 
 pub(crate) const COMMAND: Command = Command::new(
@@ -28,7 +29,6 @@ pub(crate) const COMMAND: Command = Command::new(
     run,
 );
 
-#[expect(clippy::too_many_lines, reason = "flags, list, table: one after the other")]
 fn run(call: &Call<'_>) -> Result {
     let types = call.flags.all("types");
     if types
@@ -37,9 +37,6 @@ fn run(call: &Call<'_>) -> Result {
     {
         return Err(Fail::error("valid --types are Normal or Warning"));
     }
-    if call.flags.on("watch") {
-        return Err(Fail::error("--watch is not supported: use kubectl get events --watch"));
-    }
     let output = Output::of(call, false)?;
     let everywhere = call.flags.on("all-namespaces");
     let path = if everywhere {
@@ -47,26 +44,19 @@ fn run(call: &Call<'_>) -> Result {
     } else {
         format!("/api/v1/namespaces/{}/events", call.namespace()?)
     };
-    let mut query = "?limit=500".to_owned();
-    let about = call.flags.text("for");
-    if !about.is_empty() {
-        let Some((word, name)) = about.split_once('/') else {
-            return Err(Fail::error("--for must be in resource/name form"));
-        };
-        let resource = call.resources()?.find(word).map_err(|_| {
-            Fail::error(format!("the server doesn't have a resource type {}", quote(word)))
-        })?;
-        let selector = format!("involvedObject.kind={},involvedObject.name={name}", resource.kind);
-        query += &format!("&fieldSelector={}", escape(&selector));
+    let selector = selector(call)?;
+    if call.flags.on("watch") {
+        return watch(call, &output, &format!("{path}?watch=true{selector}"));
     }
-    let list = call.server()?.get(&(path + &query))?;
-    let mut all: Vec<Value> = list["items"].items().to_vec();
-    all.retain(|event| {
-        types.is_empty()
-            || types
-                .iter()
-                .any(|kind| event["type"].as_str().is_some_and(|t| t.eq_ignore_ascii_case(kind)))
-    });
+    let (mut all, mut next) = (Vec::new(), String::new());
+    loop {
+        let list = call.server()?.get(&format!("{path}?limit=500{selector}{next}"))?;
+        all.extend(list["items"].items().iter().filter(|event| is_wanted(call, event)).cloned());
+        match list["metadata"]["continue"].as_str() {
+            Some(more) if !more.is_empty() => next = format!("&continue={}", escape(more)),
+            _ => break,
+        }
+    }
     if all.is_empty() {
         if everywhere {
             call.say("No events found.");
@@ -82,43 +72,98 @@ fn run(call: &Call<'_>) -> Result {
     };
     all.sort_by_key(when);
     if !output.is_human() {
-        let mut items = all;
-        for item in &mut items {
-            item["kind"] = "Event".into();
-            item["apiVersion"] = "v1".into();
-        }
-        let mut list = Value::object();
-        list["apiVersion"] = "v1".into();
-        list["kind"] = "EventList".into();
-        list["metadata"] = Value::object();
-        list["items"] = Value::List(items.into());
-        return match output {
-            Output::Name => Ok(()),
-            output => output.print_declared(call, &list, ""),
-        };
+        return print_list(call, output, all);
     }
-    let mut text = String::new();
-    if !call.flags.on("no-headers") {
-        text += if everywhere { "NAMESPACE\t" } else { "" };
-        text += "LAST SEEN\tTYPE\tREASON\tOBJECT\tMESSAGE\n";
-    }
-    for event in &all {
-        let field =
-            |value: &Value| terminal::escape(value.as_str().unwrap_or_default()).into_owned();
-        if everywhere {
-            text += &format!("{}\t", field(&event["metadata"]["namespace"]));
-        }
-        let about = &event["involvedObject"];
-        text += &format!(
-            "{}\t{}\t{}\t{}/{}\t{}\n",
-            event_age(event, call.now()),
-            field(&event["type"]),
-            field(&event["reason"]),
-            field(&about["kind"]),
-            field(&about["name"]),
-            field(&event["message"]).trim()
-        );
-    }
+    let mut text = header(call);
+    all.iter().for_each(|event| text += &line(call, event));
     call.out(&table::align(&text));
     Ok(())
+}
+
+/// The query for the events of one object; empty if those of all are meant.
+fn selector(call: &Call<'_>) -> Result<String> {
+    let about = call.flags.text("for");
+    if about.is_empty() {
+        return Ok(String::new());
+    }
+    let Some((word, name)) = about.split_once('/') else {
+        return Err(Fail::error("--for must be in resource/name form"));
+    };
+    let resource = call.resources()?.find(word).map_err(|_| {
+        Fail::error(format!("the server doesn't have a resource type {}", quote(word)))
+    })?;
+    let selector = format!(
+        "involvedObject.kind={},involvedObject.apiVersion={},involvedObject.name={name}",
+        resource.kind,
+        resource.api_version()
+    );
+    Ok(format!("&fieldSelector={}", escape(&selector)))
+}
+
+/// Prints events as they come, those that are there first.
+fn watch(call: &Call<'_>, output: &Output, path: &str) -> Result {
+    let (mut widths, mut header) = (Vec::new(), header(call));
+    call.server()?.watch(path, JSON, None, |kind, event| {
+        // Events are deleted after an hour, which is none by itself.
+        if kind == "DELETED" || kind == "BOOKMARK" || !is_wanted(call, event) {
+            return Ok(true);
+        }
+        if output.is_human() {
+            let text = std::mem::take(&mut header) + &line(call, event);
+            call.out(&TABLE.align_remembering(&text, &mut widths));
+        } else {
+            output.print(call, event, "")?;
+        }
+        Ok(true)
+    })?;
+    Ok(())
+}
+
+fn is_wanted(call: &Call<'_>, event: &Value) -> bool {
+    let types = call.flags.all("types");
+    let kind = event["type"].as_str().unwrap_or_default();
+    types.is_empty() || types.iter().any(|wanted| wanted.eq_ignore_ascii_case(kind))
+}
+
+fn print_list(call: &Call<'_>, output: Output, mut items: Vec<Value>) -> Result {
+    for item in &mut items {
+        item["kind"] = "Event".into();
+        item["apiVersion"] = "v1".into();
+    }
+    let mut list = Value::object();
+    list["apiVersion"] = "v1".into();
+    list["kind"] = "EventList".into();
+    list["metadata"] = Value::object();
+    list["items"] = Value::List(items.into());
+    match output {
+        Output::Name => Ok(()),
+        output => output.print_declared(call, &list, ""),
+    }
+}
+
+fn header(call: &Call<'_>) -> String {
+    let namespace = if call.flags.on("all-namespaces") { "NAMESPACE\t" } else { "" };
+    if call.flags.on("no-headers") {
+        return String::new();
+    }
+    format!("{namespace}LAST SEEN\tTYPE\tREASON\tOBJECT\tMESSAGE\n")
+}
+
+fn line(call: &Call<'_>, event: &Value) -> String {
+    let field = |value: &Value| terminal::escape(value.as_str().unwrap_or_default()).into_owned();
+    let mut text = String::new();
+    if call.flags.on("all-namespaces") {
+        text += &format!("{}\t", field(&event["metadata"]["namespace"]));
+    }
+    let about = &event["involvedObject"];
+    text += &format!(
+        "{}\t{}\t{}\t{}/{}\t{}\n",
+        event_age(event, call.now()),
+        field(&event["type"]),
+        field(&event["reason"]),
+        field(&about["kind"]),
+        field(&about["name"]),
+        field(&event["message"]).trim()
+    );
+    text
 }

@@ -1,8 +1,9 @@
-//! `exec` and `attach`: a process in a container, as if it were here.
+//! `exec`: a process in a container, as if it were here.
 
 use std::io::IsTerminal as _;
 
 use object::Value;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Command, FILES};
 use crate::{
@@ -10,10 +11,12 @@ use crate::{
     fail::{Fail, Result},
     flags::{Flag, Kind},
     resources::escape,
-    streams::{PROTOCOLS, RawTerminal, carry, container_of, pod_of},
+    select::plain,
+    stdio::{Blocking, DetachKeys, Input, RawTerminal},
+    streams::{Sizes, container_of, exchange, open, pod_of},
 };
 
-const FLAGS: &[Flag] = &[
+pub(super) const FLAGS: &[Flag] = &[
     Flag::text("container").short('c'),
     Flag::bool("stdin").short('i'),
     Flag::bool("tty").short('t'),
@@ -21,8 +24,7 @@ const FLAGS: &[Flag] = &[
     Flag::new("pod-running-timeout", Kind::Duration).default("1m0s"),
 ];
 
-pub(crate) const EXEC: Command = Command::new("exec", &[FILES, FLAGS], exec);
-pub(crate) const ATTACH: Command = Command::new("attach", &[FLAGS], attach);
+pub(crate) const COMMAND: Command = Command::new("exec", &[FILES, FLAGS], exec);
 
 fn exec(call: &Call<'_>) -> Result {
     let dash = call.flags.dash.unwrap_or(call.words().len());
@@ -41,30 +43,8 @@ fn exec(call: &Call<'_>) -> Result {
     let pod = pod_of(call, word)?;
     check_phase(&pod, "exec into")?;
     let container = container_of(call, &pod, call.flags.text("container"), call.flags.on("quiet"))?;
-    let command: Vec<String> =
-        command.iter().map(|word| format!("command={}", escape(word))).collect();
-    stream(call, &pod, "exec", &container, &command.join("&"))
-}
-
-fn attach(call: &Call<'_>) -> Result {
-    let [word] = call.words() else {
-        return Err(Fail::error(match call.words().len() {
-            0 => "at least 1 argument is required for attach".to_owned(),
-            n => format!(
-                "expected POD, TYPE/NAME, or TYPE NAME, (at most 2 arguments) saw {n}: {:?}",
-                call.words()
-            ),
-        }));
-    };
-    let pod = pod_of(call, word)?;
-    check_phase(&pod, "attach")?;
-    let container = container_of(call, &pod, call.flags.text("container"), call.flags.on("quiet"))
-        .map_err(|fail| Fail::error(format!("cannot attach to the container: {}", fail.words())))?;
-    if !call.flags.on("quiet") {
-        call.say("All commands and output from this session will be recorded in container logs, including credentials and sensitive information passed through the command prompt.");
-        call.say("If you don't see a command prompt, try pressing enter.");
-    }
-    stream(call, &pod, "attach", &container, "")
+    let tty = wants_terminal(call, call.flags.on("tty"));
+    Session { pod: &pod, container: &container, tty }.exec(call, command)
 }
 
 pub(super) fn check_phase(pod: &Value, doing: &str) -> Result {
@@ -76,47 +56,98 @@ pub(super) fn check_phase(pod: &Value, doing: &str) -> Result {
     }
 }
 
-/// Opens the streams of a container and carries them.
-pub(crate) fn stream(
-    call: &Call<'_>,
-    pod: &Value,
-    what: &str,
-    container: &str,
-    command: &str,
-) -> Result {
-    let stdin = call.flags.on("stdin");
-    let mut tty = call.flags.on("tty");
-    if tty && !(stdin && std::io::stdin().is_terminal()) {
-        if stdin {
-            call.say("Unable to use a TTY - input is not a terminal or the right kind of file");
+/// Whether this process's stdin is a terminal that the remote process can have, in raw mode.
+pub(crate) fn wants_terminal(call: &Call<'_>, tty: bool) -> bool {
+    if !tty || !call.flags.on("stdin") {
+        return false;
+    }
+    let terminal = std::io::stdin().is_terminal();
+    if !terminal && !call.flags.on("quiet") {
+        call.say("Unable to use a TTY - input is not a terminal or the right kind of file");
+    }
+    terminal
+}
+
+/// A session with a container.
+pub(crate) struct Session<'a> {
+    pub(crate) pod: &'a Value,
+    pub(crate) container: &'a str,
+    /// Whether our terminal is the process's.
+    pub(crate) tty: bool,
+}
+
+impl Session<'_> {
+    fn exec(&self, call: &Call<'_>, command: &[String]) -> Result {
+        let words = command.iter().map(|word| format!("&command={}", escape(word)));
+        let path = self.path(call, "exec") + &words.collect::<String>();
+        self.carry(call, &path, None, Sizes::Follow)
+    }
+
+    /// `detach`: keys that leave the session.
+    pub(super) fn attach(&self, call: &Call<'_>, detach: Option<DetachKeys>) -> Result {
+        self.carry(call, &self.path(call, "attach"), detach, Sizes::Redraw)
+    }
+
+    fn path(&self, call: &Call<'_>, verb: &str) -> String {
+        let text = |field: &str| self.pod["metadata"][field].as_str().unwrap_or_default();
+        format!(
+            "/api/v1/namespaces/{}/pods/{}/{verb}?container={}&stdout=true&stdin={}&stderr={}&tty={}",
+            text("namespace"),
+            text("name"),
+            escape(self.container),
+            call.flags.on("stdin"),
+            !self.tty,
+            self.tty
+        )
+    }
+
+    /// Carries our streams until the process, the connection or a signal ends the session. The
+    /// terminal is then as it was.
+    fn carry(
+        &self,
+        call: &Call<'_>,
+        path: &str,
+        detach: Option<DetachKeys>,
+        sizes: Sizes,
+    ) -> Result {
+        let failed = |error: std::io::Error| Fail::error(plain(&error));
+        let (server, stdin) = (call.server()?, call.flags.on("stdin"));
+        server.wait(async {
+            let socket = open(server, path).await?;
+            let restored = stdin && std::io::stdin().is_terminal();
+            let ended = ended_by_signal(restored).map_err(failed)?;
+            let terminal = if self.tty { RawTerminal::new() } else { None };
+            let input = if stdin { Some(Input::new(detach).map_err(failed)?) } else { None };
+            let (out, err) = (Blocking(std::io::stdout()), Blocking(std::io::stderr()));
+            let sizes = if self.tty { sizes } else { Sizes::None };
+            let result = tokio::select! {
+                result = exchange(socket, input, out, err, sizes) => result,
+                () = ended => Err(Fail::Code(1)),
+            };
+            drop(terminal);
+            result
+        })
+    }
+}
+
+/// Ends when a signal asks this process to. Where no terminal is to be restored, signals do what
+/// they do by default.
+fn ended_by_signal(restored: bool) -> std::io::Result<impl Future<Output = ()>> {
+    let kinds = [
+        SignalKind::hangup(),
+        SignalKind::interrupt(),
+        SignalKind::terminate(),
+        SignalKind::quit(),
+    ];
+    let mut signals = Vec::new();
+    for kind in kinds.into_iter().filter(|_| restored) {
+        signals.push(signal(kind)?);
+    }
+    Ok(async move {
+        if signals.is_empty() {
+            return std::future::pending().await;
         }
-        tty &= stdin && std::io::stdin().is_terminal();
-    }
-    let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
-    let mut query = vec![format!("container={container}"), "stdout=true".to_owned()];
-    query.push(format!("stdin={stdin}"));
-    query.push(format!("stderr={}", !tty));
-    query.push(format!("tty={tty}"));
-    if !command.is_empty() {
-        query.push(command.to_owned());
-    }
-    let path = format!(
-        "/api/v1/namespaces/{}/pods/{}/{what}?{}",
-        text("namespace"),
-        text("name"),
-        query.join("&")
-    );
-    let server = call.server()?;
-    server.wait(async {
-        let socket = server.websocket(&path, PROTOCOLS).await.map_err(|fail| match fail {
-            Fail::Server { status, .. } => {
-                Fail::error(format!("unable to upgrade connection: {}", status.message()))
-            }
-            other => other,
-        })?;
-        let terminal = if tty { RawTerminal::new() } else { None };
-        let ended = carry(socket, stdin, tty).await;
-        drop(terminal);
-        ended
+        let received = signals.iter_mut().map(|signal| Box::pin(signal.recv()));
+        futures_util::future::select_all(received).await;
     })
 }

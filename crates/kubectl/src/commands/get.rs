@@ -61,7 +61,7 @@ fn run(call: &Call<'_>) -> Result {
 fn raw_get(call: &Call<'_>, path: &str) -> Result {
     let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
     let bytes = call.server()?.bytes(hyper::Method::GET, &path, JSON, None)?;
-    call.out(&String::from_utf8_lossy(&bytes));
+    call.out_bytes(&bytes);
     Ok(())
 }
 

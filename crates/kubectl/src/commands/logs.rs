@@ -1,6 +1,6 @@
 //! `logs`: what containers said.
 
-use std::io::Write as _;
+use std::borrow::Cow;
 
 use object::{Value, quote::quote};
 
@@ -185,8 +185,8 @@ fn show(call: &Call<'_>, source: &Source, query: &str) -> Result {
     let prefix = prefix(call, source);
     let mut at_start = true;
     call.server()?.stream(&path(source, query), |bytes| {
-        let mut out = std::io::stdout().lock();
-        Ok(write(&mut out, bytes, &prefix, &mut at_start).is_ok())
+        call.out_bytes(&with_prefix(bytes, &prefix, &mut at_start));
+        Ok(true)
     })
 }
 
@@ -195,25 +195,20 @@ fn prefix(call: &Call<'_>, source: &Source) -> String {
     if wanted { format!("[pod/{}/{}] ", source.pod, source.container) } else { String::new() }
 }
 
-/// Writes with the prefix at the beginning of every line.
-fn write(
-    out: &mut impl std::io::Write,
-    bytes: &[u8],
-    prefix: &str,
-    at_start: &mut bool,
-) -> std::io::Result<()> {
+/// The bytes with the prefix at the beginning of every line.
+fn with_prefix<'a>(bytes: &'a [u8], prefix: &str, at_start: &mut bool) -> Cow<'a, [u8]> {
     if prefix.is_empty() {
-        out.write_all(bytes)?;
-        return out.flush();
+        return bytes.into();
     }
+    let mut out = Vec::with_capacity(bytes.len() + prefix.len());
     for line in bytes.split_inclusive(|b| *b == b'\n') {
         if *at_start {
-            out.write_all(prefix.as_bytes())?;
+            out.extend_from_slice(prefix.as_bytes());
         }
-        out.write_all(line)?;
+        out.extend_from_slice(line);
         *at_start = line.ends_with(b"\n");
     }
-    out.flush()
+    out.into()
 }
 
 /// Several at once, as their lines come.
@@ -226,9 +221,8 @@ fn follow(call: &Call<'_>, sources: &[Source], query: &str) -> Result {
                 let mut answer = server.open(&path).await?;
                 let mut at_start = true;
                 while let Some(chunk) = answer.chunk().await.map_err(Fail::from)? {
-                    let _ = write(&mut std::io::stdout().lock(), &chunk, &prefix, &mut at_start);
+                    call.out_bytes(&with_prefix(&chunk, &prefix, &mut at_start));
                 }
-                let _ = std::io::stdout().flush();
                 Ok::<(), Fail>(())
             }
         });

@@ -18,6 +18,7 @@ use crate::{
     record::{self, Record},
     select::{How, Info},
     server::JSON,
+    workload::items_mut,
 };
 
 pub(crate) const COMMAND: Command = Command::new(
@@ -56,7 +57,7 @@ fn run(call: &Call<'_>) -> Result {
             Fail::error(format!("open {file}: {}", crate::select::plain(&error)))
         })?;
         let bytes = call.server()?.bytes(hyper::Method::PUT, raw, JSON, Some((JSON, text)))?;
-        call.out(&String::from_utf8_lossy(&bytes));
+        call.out_bytes(&bytes);
         return Ok(());
     }
     let output = Output::of(call, false)?;
@@ -64,6 +65,9 @@ fn run(call: &Call<'_>) -> Result {
     let (infos, fails) = call.select(&[], How::default())?;
     let force = call.flags.on("force");
     if force {
+        for info in &infos {
+            check_creation(call, info, &query)?;
+        }
         remove(call, &infos)?;
     }
     let done = format!("replaced{}", dry_run.suffix());
@@ -74,7 +78,7 @@ fn run(call: &Call<'_>) -> Result {
         }
         Record::of(call).note(&mut object);
         let made = if force {
-            call.server()?.post(&(info.resource.path(&info.namespace, "") + &query), &object)?
+            call.server()?.create(&(info.resource.path(&info.namespace, "") + &query), &object)?
         } else {
             one(call, info, object, dry_run, &query)?
         };
@@ -111,6 +115,43 @@ fn one(call: &Call<'_>, info: &Info, object: Value, dry_run: DryRun, query: &str
         Fail::Server { status, .. } if status.is("Invalid") => fail,
         _ => fail.while_doing(format!("error when replacing {}", quote(&info.source))),
     })
+}
+
+/// Fails if the server would refuse the object once the old one is gone. Nothing has been deleted
+/// by then.
+fn check_creation(call: &Call<'_>, info: &Info, query: &str) -> Result {
+    let mut object = info.object.clone();
+    if info.resource.kind == "Service" && info.resource.group.is_empty() {
+        release(&mut object);
+    }
+    let path = info.resource.path(&info.namespace, "") + query + "&dryRun=All";
+    match call.server()?.create(&path, &object) {
+        // The name is taken by the old one.
+        Err(Fail::Server { status, .. }) if status.is("AlreadyExists") => Ok(()),
+        // The old one counts as well, until it is gone.
+        Err(Fail::Server { status, .. })
+            if status.is("Forbidden") && status.message().contains("exceeded quota:") =>
+        {
+            Ok(())
+        }
+        other => other.map(drop),
+    }
+}
+
+/// Removes the addresses and ports of a service, which the old one may still hold.
+fn release(service: &mut Value) {
+    if !service["spec"].is_object() {
+        return;
+    }
+    let spec = &mut service["spec"];
+    if spec["clusterIP"].as_str() != Some("None") {
+        spec.remove("clusterIP");
+        spec.remove("clusterIPs");
+    }
+    spec.remove("healthCheckNodePort");
+    if !spec["ports"].is_null() {
+        items_mut(&mut spec["ports"]).iter_mut().for_each(|port| port.remove("nodePort"));
+    }
 }
 
 /// Deletes what is there, and waits until it is gone.

@@ -2,7 +2,12 @@
 
 use object::Value;
 
-use super::{Command, DRY_RUN, DryRun, FIELD_MANAGER, create::tree, exec, write_query};
+use super::{
+    Command, DRY_RUN, DryRun, FIELD_MANAGER,
+    attach::{DETACH, attach_or_print_log, print_log},
+    create::tree,
+    write_query,
+};
 use crate::{
     call::Call,
     fail::{Fail, Result},
@@ -10,8 +15,7 @@ use crate::{
     merge::merge_patch,
     print::{self, Output},
     record::{self, Record},
-    resources::escape,
-    streams::container_of,
+    streams::{container_of, no_such_pod},
 };
 
 pub(crate) const COMMAND: Command = Command::new(
@@ -21,6 +25,7 @@ pub(crate) const COMMAND: Command = Command::new(
         FIELD_MANAGER,
         record::FLAGS,
         print::FLAGS,
+        DETACH,
         &[
             Flag::text("image"),
             Flag::text("image-pull-policy"),
@@ -70,12 +75,15 @@ fn run(call: &Call<'_>) -> Result {
             object::quote::quote(image)
         )));
     }
-    let attached = flags.on("attach") || flags.on("stdin") || flags.on("tty");
+    let attached = if flags.has("attach") { flags.on("attach") } else { flags.on("stdin") };
     let dry_run = DryRun::of(call)?;
     if attached && dry_run != DryRun::No {
         return Err(Fail::error(
             "--dry-run=[server|client] can't be used with attached containers options (--attach, --stdin, or --tty)",
         ));
+    }
+    if flags.on("tty") && !flags.on("stdin") {
+        return Err(Fail::error("-i/--stdin is required for containers with -t/--tty=true"));
     }
     if flags.on("rm") && !attached {
         return Err(Fail::error("--rm should only be used for attached containers"));
@@ -98,22 +106,35 @@ fn run(call: &Call<'_>) -> Result {
     if dry_run != DryRun::Client {
         pod = call.server()?.post(&format!("/api/v1/namespaces/{namespace}/pods{query}"), &pod)?;
     }
-    if !attached || !output.is_human() {
-        output.print_declared(call, &pod, &format!("created{}", dry_run.suffix()))?;
-    }
+    let mut made = vec![pod.clone()];
+    let mut fails = Vec::new();
     if flags.on("expose") {
         let mut service = service(call, name)?;
         if dry_run != DryRun::Client {
-            service = call
-                .server()?
-                .post(&format!("/api/v1/namespaces/{namespace}/services{query}"), &service)?;
+            let path = format!("/api/v1/namespaces/{namespace}/services{query}");
+            match call.server()?.post(&path, &service) {
+                Ok(created) => service = created,
+                Err(fail) => fails.push(fail),
+            }
         }
-        if matches!(output, Output::Yaml) {
+        if fails.is_empty() {
+            made.push(service);
+        }
+    }
+    if attached {
+        let ended = attach(call, &pod);
+        if flags.on("rm") {
+            remove(call, &made)?;
+        }
+        return ended;
+    }
+    for (at, object) in made.iter().enumerate() {
+        if at > 0 && matches!(output, Output::Yaml) {
             call.out("---\n");
         }
-        output.print_declared(call, &service, &format!("created{}", dry_run.suffix()))?;
+        output.print_declared(call, object, &format!("created{}", dry_run.suffix()))?;
     }
-    if attached { attach(call, &pod) } else { Ok(()) }
+    Fail::collect(fails)
 }
 
 fn pod(call: &Call<'_>, name: &str) -> Result<Value> {
@@ -220,46 +241,111 @@ fn service(call: &Call<'_>, name: &str) -> Result<Value> {
     made["port"] = port.into();
     made["targetPort"] = port.into();
     service["spec"]["ports"] = Value::List([made].into_iter().collect());
-    service["spec"]["selector"]["run"] = name.into();
+    if call.flags.text("labels").is_empty() {
+        service["spec"]["selector"]["run"] = name.into();
+    }
+    for pair in call.flags.text("labels").split(',').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        service["metadata"]["labels"][name] = value.into();
+        service["spec"]["selector"][name] = value.into();
+    }
     Ok(service)
 }
 
+/// Follows the new pod's container to its end.
 fn attach(call: &Call<'_>, pod: &Value) -> Result {
-    let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
+    let mut current = Value::Null;
+    let reached = follow(call, pod, |pod| {
+        let ready = pod["status"]["conditions"].items().iter().any(|condition| {
+            condition["type"].as_str() == Some("Ready")
+                && condition["status"].as_str() == Some("True")
+        });
+        current = pod.clone();
+        is_over(pod) || ready && phase(pod) == "Running"
+    });
+    reached?;
+    let container = container_of(call, &current, "", true)?;
+    if is_over(&current) {
+        print_log(call, &current, &container, 0)?;
+    } else {
+        // What it has written by now does not come through the session.
+        let printed = print_log(call, &current, &container, 0).unwrap_or_else(|fail| {
+            call.say(&format!("warning: couldn't fetch pre-attach logs: {}", fail.words()));
+            0
+        });
+        attach_or_print_log(call, &current, &container, call.flags.on("stdin"), printed)?;
+    }
+    wait_for_exit(call, pod)
+}
+
+/// The container's exit code, where the pod ends with it.
+fn wait_for_exit(call: &Call<'_>, pod: &Value) -> Result {
+    let flags = &call.flags;
+    let restart = flags.text("restart");
+    if flags.on("leave-stdin-open") || restart == "Always" {
+        return Ok(());
+    }
+    let mut last = Value::Null;
+    follow(call, pod, |pod| {
+        last = pod.clone();
+        if restart == "Never" { is_over(pod) } else { phase(pod) == "Succeeded" }
+    })?;
+    if phase(&last) == "Succeeded" {
+        return Ok(());
+    }
+    let text = |field: &str| last["metadata"][field].as_str().unwrap_or_default();
     let (namespace, name) = (text("namespace"), text("name"));
-    let path = format!("/api/v1/namespaces/{namespace}/pods");
+    let statuses = last["status"]["containerStatuses"].items();
+    let end = statuses.first().map(|status| &status["state"]["terminated"]);
+    let code = end.and_then(|end| end["exitCode"].as_i64()).filter(|code| *code != 0);
+    let (Some(end), Some(code)) = (end, code) else {
+        return Err(Fail::error(format!("pod {namespace}/{name} failed with unknown exit code")));
+    };
+    let text = |field: &str| end[field].as_str().unwrap_or_default();
+    let says =
+        format!("pod {namespace}/{name} terminated ({})\n{}", text("reason"), text("message"));
+    let code = u8::try_from(code & 0xff).unwrap_or(1);
+    Err(Fail::Coded { fail: Box::new(Fail::Plain(says)), code })
+}
+
+/// Waits until the pod is so.
+fn follow(call: &Call<'_>, pod: &Value, mut is_so: impl FnMut(&Value) -> bool) -> Result {
+    let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
     #[expect(clippy::cast_precision_loss, reason = "a duration")]
     let seconds = call.flags.duration("pod-running-timeout") as f64 / 1e9;
-    let selector = escape(&format!("metadata.name={name}"));
-    let mut current = pod.clone();
-    call.server()?.watch(
-        &format!("{path}?watch=true&fieldSelector={selector}"),
-        crate::server::JSON,
-        Some(seconds),
-        |_, object| {
-            current = object.clone();
-            Ok(!matches!(
-                object["status"]["phase"].as_str(),
-                Some("Running" | "Succeeded" | "Failed")
-            ))
-        },
-    )?;
-    let container = container_of(call, &current, "", true)?;
-    let result = if current["status"]["phase"].as_str() == Some("Running") {
-        exec::stream(call, &current, "attach", &container, "")
-    } else {
-        call.server()?.stream(&format!("{path}/{name}/log?container={container}"), |bytes| {
-            call.out(&String::from_utf8_lossy(bytes));
-            Ok(true)
-        })
-    };
-    if call.flags.on("rm") {
-        call.server()?
-            .delete(&format!("{path}/{name}"), &tree("{apiVersion: v1, kind: DeleteOptions}"))?;
-        call.out(&format!(
-            "pod {} deleted from {namespace} namespace\n",
-            object::quote::quote(name)
-        ));
+    let limit = Some(seconds).filter(|seconds| *seconds > 0.0);
+    let reached = call.follow_pod(text("namespace"), text("name"), limit, |pod| match pod {
+        Some(pod) => Ok(!is_so(pod)),
+        None => Err(no_such_pod()),
+    });
+    if reached? { Ok(()) } else { Err(Fail::error("timed out waiting for the condition")) }
+}
+
+fn phase(pod: &Value) -> &str {
+    pod["status"]["phase"].as_str().unwrap_or_default()
+}
+
+fn is_over(pod: &Value) -> bool {
+    matches!(phase(pod), "Succeeded" | "Failed")
+}
+
+/// Deletes what `--rm` says is not to stay.
+fn remove(call: &Call<'_>, made: &[Value]) -> Result {
+    let options = tree("{apiVersion: v1, kind: DeleteOptions, propagationPolicy: Background}");
+    for object in made {
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+        let kind = object["kind"].as_str().unwrap_or_default().to_lowercase();
+        let (namespace, name) = (text("namespace"), text("name"));
+        let path = format!("/api/v1/namespaces/{namespace}/{kind}s/{name}");
+        match call.server()?.delete(&path, &options) {
+            Err(fail) if fail.is_not_found() => {}
+            Err(fail) => return Err(fail),
+            Ok(_) if call.flags.on("quiet") => {}
+            Ok(_) => {
+                let name = object::quote::quote(name);
+                call.out(&format!("{kind} {name} deleted from {namespace} namespace\n"));
+            }
+        }
     }
-    result
+    Ok(())
 }

@@ -3,6 +3,7 @@
 mod container;
 pub mod observe;
 pub mod plan;
+pub mod restart;
 pub(crate) mod sandbox;
 pub mod status;
 pub(crate) mod steps;
@@ -18,7 +19,7 @@ use api::core::Pod;
 use tokio::sync::{Notify, watch};
 
 use self::plan::{Ending, Failure, SECOND};
-pub(crate) use self::status::OWN_CONDITIONS;
+pub(crate) use self::status::{OWN_CONDITIONS, TERMINATION_BY_KUBELET};
 use crate::{Host, resize, source};
 
 /// What a worker is to bring about.
@@ -30,6 +31,8 @@ pub(crate) struct Wish {
     pub(crate) is_static: bool,
     /// The node has refused the pod, or wants it to go.
     pub(crate) failure: Option<Failure>,
+    /// The API no longer has it: nobody counts on what it takes.
+    pub(crate) is_gone: bool,
     /// Why the pod does not have the resources that it asks for: reason and message. `pod`
     /// says what it has.
     pub(crate) pending: Option<(String, String)>,
@@ -76,7 +79,8 @@ impl Pods {
         let lives = pod.is_finished() || ending.is_some() || before.is_some();
         let known =
             before.as_ref().map_or_else(|| pod.clone(), |before| resize::granted(&pod, before));
-        let mut wish = Wish { pod: known, ending, is_static, failure: None, pending: None };
+        let mut wish =
+            Wish { pod: known, ending, is_static, failure: None, is_gone: false, pending: None };
         if !lives {
             wish.failure = host.admit(&wish.pod, is_static, &others()).err();
         }
@@ -121,6 +125,9 @@ impl Pods {
                 .deletion_grace_period_seconds()
                 .unwrap_or_else(|| wish.pod.spec().termination_grace_period_seconds());
             self.want(host, wish.pod, Some(grace), wish.is_static);
+        }
+        if let Some(handle) = self.workers().get(uid) {
+            handle.wish.send_if_modified(|wish| !std::mem::replace(&mut wish.is_gone, true));
         }
     }
 
@@ -168,7 +175,7 @@ impl Pods {
 impl Wish {
     /// Whether the pod counts against what the node has.
     pub(crate) fn is_here(&self) -> bool {
-        self.failure.is_none() && !self.pod.is_finished()
+        self.failure.is_none() && !self.pod.is_finished() && !self.is_gone
     }
 
     /// Takes in what the pod asks for now; new amounts only where the node has them.

@@ -12,7 +12,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use api::core::{Container as Spec, Pod};
 
-use super::observe::{Container, Observed, State};
+use super::{
+    observe::{Container, Observed, State},
+    restart::{self, Past, is_done, restarts},
+};
 use crate::cgroup::Limits;
 
 /// Nanoseconds in a second: the runtime's times are in these.
@@ -26,6 +29,17 @@ pub enum Role {
     Sidecar,
     Regular,
     Ephemeral,
+}
+
+impl Role {
+    /// What metrics call such a container.
+    pub(crate) fn metric_name(self) -> &'static str {
+        match self {
+            Self::Init | Self::Sidecar => "init_container",
+            Self::Regular => "container",
+            Self::Ephemeral => "ephemeral_container",
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +85,8 @@ pub struct Plan {
     pub at: Option<i64>,
     /// Nothing of the pod is left to do once the steps are done.
     pub ended: bool,
+    /// The steps remove all containers, for all to begin again.
+    pub restarts_all: bool,
 }
 
 /// A pod on its way out.
@@ -97,6 +113,8 @@ pub struct Memory {
     pub resizing: bool,
     /// What stands against them.
     pub resize: Option<String>,
+    /// Containers that the runtime may no longer have.
+    pub past: Past,
 }
 
 /// The pod has failed as a whole.
@@ -129,6 +147,8 @@ pub struct Backoff {
 
 /// The memory's key for the sandbox.
 pub const SANDBOX: &str = "";
+/// The memory's key for restarts of all containers. No container is called so.
+pub const ALL: &str = "all containers";
 /// The memory's key for new limits.
 pub const RESIZE: &str = "resize";
 
@@ -142,11 +162,14 @@ pub fn plan(
     if let Some(ending) = ending {
         return end(pod, ending, seen, now);
     }
-    if memory.failed.is_some() || pod.is_finished() || is_over(pod, seen) {
+    if memory.failed.is_some() || pod.is_finished() || is_over(pod, seen, &memory.past) {
         let grace = memory.failed.as_ref().and_then(|failed| failed.grace);
         return finish(pod, seen, grace);
     }
     let Some(sandbox) = seen.sandbox() else { return begin(pod, seen, memory, now) };
+    if let Some(plan) = restart_all(pod, seen, memory, now) {
+        return plan;
+    }
     let sandbox = sandbox.id.clone();
     let mut planner =
         Planner { pod, seen, memory, now, sandbox, resized: Vec::new(), plan: Plan::default() };
@@ -159,28 +182,11 @@ pub fn plan(
     planner.plan
 }
 
-/// Whether a container that ended so is to run again.
-pub fn restarts(pod: &Pod, container: &Spec, exit_code: i32) -> bool {
-    for rule in container.restart_policy_rules().iter() {
-        let Some(codes) = rule.exit_codes() else { continue };
-        let listed = codes.values().iter().any(|code| code == exit_code);
-        if listed == (codes.operator() == "In") {
-            return true;
-        }
-    }
-    match container.restart_policy().unwrap_or_else(|| pod.spec().restart_policy()) {
-        "Never" => false,
-        "OnFailure" => exit_code != 0,
-        _ => true,
-    }
-}
-
 /// Whether all that the pod was for has been done, or can no longer be.
-pub fn is_over(pod: &Pod, seen: &Observed) -> bool {
-    let done = |container: &Spec| {
-        seen.newest(container.name()).is_some_and(|last| {
-            last.state == State::Exited && !restarts(pod, container, last.exit_code)
-        })
+pub fn is_over(pod: &Pod, seen: &Observed, past: &Past) -> bool {
+    let done = |container: &Spec| match seen.newest(container.name()) {
+        Some(last) => last.state == State::Exited && !restarts(pod, container, last.exit_code),
+        None => past.get(container.name()).is_some_and(|past| is_done(pod, container, past)),
     };
     let broken = pod.spec().init_containers().iter().any(|container| {
         !container.is_sidecar()
@@ -286,7 +292,13 @@ impl Planner<'_> {
 
     /// Starts a container that is not there, ends one that must not be as it is.
     fn keep(&mut self, spec: &Spec, role: Role) {
-        let Some(found) = self.here(spec.name()) else { return self.start(spec, role) };
+        let Some(found) = self.here(spec.name()) else {
+            return if role == Role::Regular && self.was_done(spec) {
+                ()
+            } else {
+                self.start(spec, role)
+            };
+        };
         match found.state {
             State::Running => self.check(spec, role, &found),
             State::Unknown => self.kill(&found, "Container is in unknown state".into(), None),
@@ -302,6 +314,17 @@ impl Planner<'_> {
                 if again {
                     self.restart(spec, role, &found);
                 }
+            }
+        }
+    }
+
+    /// Whether a container ended for good in an earlier sandbox.
+    fn was_done(&self, spec: &Spec) -> bool {
+        match self.seen.newest(spec.name()) {
+            Some(last) => last.state == State::Exited && !restarts(self.pod, spec, last.exit_code),
+            None => {
+                let past = self.memory.past.get(spec.name());
+                past.is_some_and(|past| is_done(self.pod, spec, past))
             }
         }
     }
@@ -384,12 +407,12 @@ impl Planner<'_> {
         if !self.start_is_due(spec.name()) {
             return;
         }
-        let last = self.seen.newest(spec.name());
-        // one that was made but never ran does not count
-        let restarts = last.map_or(0, |last| match last.state {
-            State::Created => last.restarts,
-            _ => last.restarts.saturating_add(1),
-        });
+        let restarts = match self.seen.newest(spec.name()) {
+            // one that was made but never ran does not count
+            Some(last) if last.state == State::Created => last.restarts,
+            Some(last) => last.restarts.saturating_add(1),
+            None => self.memory.past.get(spec.name()).map_or(0, restart::next_count),
+        };
         self.plan.steps.push(Step::Start { name: spec.name().into(), role, restarts });
     }
 
@@ -411,10 +434,37 @@ impl Planner<'_> {
     }
 }
 
+/// A container ended so that all must begin again: those that run are ended at once, and all are removed. The one that
+/// caused it goes last, so that a kubelet that is interrupted goes on.
+fn restart_all(pod: &Pod, seen: &Observed, memory: &mut Memory, now: i64) -> Option<Plan> {
+    let finished = restart::trigger(pod, seen)?.finished;
+    if let Err(at) = next_start(memory, ALL, finished, now) {
+        return Some(Plan { at: Some(at), ..Plan::default() });
+    }
+    let of_pod = |one: &&Container| pod.spec().all_containers().any(|spec| spec.name() == one.name);
+    let kills = seen.running().filter(of_pod).map(|one| Step::Kill {
+        id: one.id.clone(),
+        name: one.name.clone(),
+        grace: 0,
+        why: format!("Stopping container {}", one.name),
+    });
+    let mut steps: Vec<Step> = kills.collect();
+    let is_cause = |one: &&Container| {
+        pod.spec()
+            .all_containers()
+            .any(|spec| spec.name() == one.name && restart::triggers_all(spec, one))
+    };
+    let all = seen.containers.iter().filter(of_pod);
+    let (causes, others): (Vec<_>, Vec<_>) = all.partition(is_cause);
+    let removed = others.into_iter().chain(causes);
+    steps.extend(removed.map(|one| Step::Remove { id: one.id.clone() }));
+    Some(Plan { steps, restarts_all: true, ..Plan::default() })
+}
+
 /// There is no sandbox that works: end what was in the last, then make one.
 fn begin(pod: &Pod, seen: &Observed, memory: &mut Memory, now: i64) -> Plan {
     let mut plan = Plan::default();
-    if pod.spec().restart_policy() == "Never" && !seen.containers.is_empty() {
+    if !restart::can_restart(pod) && !seen.containers.is_empty() {
         memory.failed = Some(Failure {
             reason: "ContainerStatusUnknown".into(),
             message: "The pod's sandbox has ended and its containers must not run again".into(),

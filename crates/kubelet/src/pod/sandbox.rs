@@ -9,14 +9,14 @@ use container::cri::{
     security_profile::ProfileType,
 };
 
-use crate::{Config, cgroup, dns, runtime::labels};
+use crate::{Config, cgroup, dns, pod_logs::PodLogs, runtime::labels};
 
 pub(crate) fn config(config: &Config, pod: &Pod, attempt: u32) -> Result<PodSandboxConfig, String> {
     let (meta, spec) = (pod.metadata(), pod.spec());
     if spec.host_users() == Some(false) {
         return Err("user namespaces (hostUsers: false) are not supported".into());
     }
-    let logs = config.log_folder(meta.namespace(), meta.name(), meta.uid());
+    let logs = PodLogs::of(config, pod).folder();
     let resolver = dns::config(config, pod)?;
     let sysctls = spec.security_context().map(|context| {
         let all = context.sysctls().iter();

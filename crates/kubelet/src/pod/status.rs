@@ -5,10 +5,11 @@ mod conditions;
 use api::core::{Container as Spec, Pod};
 use object::{Lens, Text, Time, Value, count};
 
-pub(crate) use self::conditions::OWN_CONDITIONS;
+pub(crate) use self::conditions::{OWN_CONDITIONS, TERMINATION_BY_KUBELET};
 use super::{
     observe::{Container, Observed, State},
     plan::{Failure, Memory, Role, SECOND},
+    restart::{self, RESTARTING_ALL, restarts},
 };
 use crate::cgroup::Limits;
 
@@ -150,7 +151,7 @@ impl Writer<'_> {
         let waiting = self.memory.waiting.get(name);
         let Some(found) = self.seen.newest(name) else {
             out["state"] = self.waiting(waiting, role);
-            self.keep_old(name, &mut out);
+            self.keep_old(spec, role, &mut out);
             return out;
         };
         out["restartCount"] = found.restarts.into();
@@ -170,6 +171,8 @@ impl Writer<'_> {
         }
         if let Some(previous) = self.seen.previous(name).filter(|one| one.state == State::Exited) {
             out["lastState"] = self.terminated(previous);
+        } else if let Some(past) = self.memory.past.get(name) {
+            out["lastState"] = last_state(past, found.restarts);
         }
         match found.state {
             State::Running | State::Unknown => {
@@ -227,26 +230,25 @@ impl Writer<'_> {
         })
     }
 
-    /// What was known before the containers were removed stays known.
-    fn keep_old(&self, name: &str, out: &mut Value) {
-        let old = self.pod.status();
+    /// What was known of a container before it was removed stays known.
+    fn keep_old(&self, spec: &Spec, role: Role, out: &mut Value) {
+        let name = spec.name();
+        let status = self.pod.status();
         let lists = [
-            old.container_statuses(),
-            old.init_container_statuses(),
-            old.ephemeral_container_statuses(),
+            status.container_statuses(),
+            status.init_container_statuses(),
+            status.ephemeral_container_statuses(),
         ];
-        let Some(old) = lists.iter().find_map(|list| list.find(|one| one.name() == name)) else {
-            return;
-        };
-        let is_ephemeral = self
-            .pod
-            .status()
-            .ephemeral_container_statuses()
-            .find(|one| one.name() == name)
-            .is_some();
-        if old.state().terminated().is_some() && (self.pod.is_finished() || is_ephemeral) {
-            *out = old.tree().clone();
-        } else if self.around.ended && old.state().running().is_some() {
+        let old = lists.iter().find_map(|list| list.find(|one| one.name() == name));
+        let past = self.memory.past.get(name).or_else(|| old.map(|old| old.tree()));
+        let Some(past) = past else { return };
+        let has_ended = !past["state"]["terminated"].is_null();
+        let stays = self.pod.is_finished()
+            || role == Role::Ephemeral
+            || restart::is_done(self.pod, spec, past);
+        if has_ended && stays {
+            *out = past.clone();
+        } else if self.around.ended && !past["state"]["running"].is_null() {
             // it vanished with its sandbox
             let mut ended = Value::object();
             ended["exitCode"] = 137.into();
@@ -256,9 +258,17 @@ impl Writer<'_> {
             (ended["startedAt"], ended["finishedAt"]) = (Value::Null, Value::Null);
             out["state"] = Value::object();
             out["state"]["terminated"] = ended;
-            out["restartCount"] = old.restart_count().into();
-        } else if old.restart_count() > 0 {
-            out["restartCount"] = old.restart_count().into();
+            out["restartCount"] = past["restartCount"].clone();
+        } else if self.memory.past.contains_key(name) {
+            let next = restart::next_count(past);
+            let is_counted = restart::is_by_rule(past);
+            out["restartCount"] =
+                if is_counted { next.into() } else { past["restartCount"].clone() };
+            out["lastState"] = last_state(past, next);
+            if is_counted && !self.memory.waiting.contains_key(name) {
+                let message = "The container is removed because RestartAllContainers in place";
+                out["state"] = self.waiting(Some(&(RESTARTING_ALL.into(), message.into())), role);
+            }
         }
     }
 
@@ -310,7 +320,6 @@ impl Writer<'_> {
         if old == "Succeeded" {
             return "Succeeded";
         }
-        let policy = self.pod.spec().restart_policy();
         let specs: Vec<&Spec> = self.pod.spec().init_containers().iter().collect();
         let (mut pending, mut failed) = (false, false);
         for (status, spec) in init.items().iter().zip(specs) {
@@ -321,11 +330,11 @@ impl Writer<'_> {
             }
             match exit_code(state) {
                 Some(0) => {}
-                Some(_) if spec.restart_policy().unwrap_or(policy) == "Never" => failed = true,
+                Some(_) if !runs_again(self.pod, spec, &state["terminated"]) => failed = true,
                 _ => pending = true,
             }
         }
-        let tally = Tally::of(regular);
+        let tally = Tally::of(self.pod, regular);
         let begun = tally.running + tally.stopped > 0;
         if self.around.ended {
             let good =
@@ -338,40 +347,61 @@ impl Writer<'_> {
             () if tally.waiting > 0 => "Pending",
             () if tally.running > 0 => "Running",
             () if tally.stopped == 0 => "Pending",
-            () if policy == "Always" => "Running",
+            () if tally.restarting > 0 => "Running",
             () if tally.stopped == tally.succeeded => "Succeeded",
-            () if policy == "Never" => "Failed",
-            () => "Running",
+            () => "Failed",
         }
     }
 }
 
+/// The containers of a pod by what they do.
 #[derive(Default)]
 struct Tally {
     running: i32,
     waiting: i32,
     stopped: i32,
+    /// Of those that stopped, the ones that will run again.
+    restarting: i32,
     succeeded: i32,
 }
 
 impl Tally {
-    fn of(statuses: &Value) -> Self {
+    fn of(pod: &Pod, statuses: &Value) -> Self {
         let mut tally = Self::default();
-        for status in statuses.items() {
+        for (status, spec) in statuses.items().iter().zip(pod.spec().containers().iter()) {
             let (state, last) = (&status["state"], &status["lastState"]);
+            let ended = if exit_code(state).is_some() { state } else { last };
             if !state["running"].is_null() {
                 tally.running += 1;
-            } else if let Some(code) = exit_code(state) {
+            } else if exit_code(ended).is_some() {
                 tally.stopped += 1;
-                tally.succeeded += count(usize::from(code == 0));
-            } else if exit_code(last).is_some() {
-                tally.stopped += 1;
+                let again = runs_again(pod, spec, &ended["terminated"]);
+                tally.restarting += count(usize::from(again));
+                tally.succeeded += count(usize::from(exit_code(state) == Some(0)));
             } else {
                 tally.waiting += 1;
             }
         }
         tally
     }
+}
+
+/// Whether a container that ended so runs again.
+fn runs_again(pod: &Pod, spec: &Spec, terminated: &Value) -> bool {
+    let code = terminated["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok());
+    terminated["reason"].as_str() == Some(RESTARTING_ALL)
+        || code.is_some_and(|code| restarts(pod, spec, code))
+}
+
+/// The last state of a container that has this count of restarts, where the runtime does not have the one before.
+fn last_state(past: &Value, restart_count: i32) -> Value {
+    let counted = past["restartCount"].as_i64().unwrap_or_default();
+    let mut last = past["lastState"].clone();
+    if let Some(ended) = restart::ended(past).filter(|_| i64::from(restart_count) > counted) {
+        last = Value::object();
+        last["terminated"] = ended.clone();
+    }
+    if last.is_object() { last } else { Value::object() }
 }
 
 /// The volumes that a container sees, and how.

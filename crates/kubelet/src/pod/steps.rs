@@ -20,6 +20,7 @@ use crate::{
     Host, blocking, cgroup, dns,
     env::{self, Sources},
     images::{self, Refusal, Wanted},
+    pod_logs::{LogOf, PodLogs},
     probe::{Target, ask_handler},
     volumes::{self, Place, Places},
 };
@@ -90,7 +91,7 @@ impl Task {
             Step::Start { name, role, restarts } => self.start(name, *role, *restarts).await,
             Step::Kill { id, name, grace, why } => done(self.kill(id, name, *grace, why).await),
             Step::Resize { containers } => Outcome::Resized(self.resize(containers).await),
-            Step::Remove { id } => done(runtime.remove(id).await),
+            Step::Remove { id } => done(self.remove(id).await),
             Step::StopSandbox { id } => done(runtime.stop_sandbox(id).await),
             Step::RemoveSandbox { id } => done(runtime.remove_sandbox(id).await),
             Step::Clean => match self.host.clean(&self.pod).await {
@@ -100,16 +101,27 @@ impl Task {
         }
     }
 
+    /// Removes a container, and its log unless it is the last of its name: people read that one.
+    async fn remove(&self, id: &str) -> Result<(), tonic::Status> {
+        self.host.runtime.remove(id).await?;
+        let found = self.seen.containers.iter().find(|one| one.id == id);
+        let is_last = |name: &str| self.seen.newest(name).is_none_or(|newest| newest.id == id);
+        if let Some(found) = found.filter(|found| !is_last(&found.name)) {
+            let (container, restarts) = (&*found.name, found.restarts);
+            let logs = PodLogs::of(&self.host.config, &self.pod);
+            if let Err(error) = logs.remove_container(LogOf { container, id, restarts }) {
+                tracing::warn!(pod = self.pod.metadata().name(), %error, "a log cannot be removed");
+            }
+        }
+        Ok(())
+    }
+
     async fn prepare(&self) -> Result<Places, String> {
         let config = &self.host.config;
-        let meta = self.pod.metadata();
-        let folder = config.pod_folder(meta.uid());
-        let logs = config.log_folder(meta.namespace(), meta.name(), meta.uid());
-        let make = |path: &Path| {
-            fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))
-        };
-        make(&folder)?;
-        make(&logs)?;
+        let folder = config.pod_folder(self.pod.metadata().uid());
+        let logs = PodLogs::of(config, &self.pod);
+        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        logs.create().map_err(|error| format!("{}: {error}", logs.folder().display()))?;
         let group = cgroup::parent(&config.cgroup_root, &self.pod);
         cgroup::create(&group, &self.pod, config.pod_max_pids)
             .map_err(|error| format!("{group}: {error}"))?;
@@ -127,6 +139,7 @@ impl Task {
             _ => String::new(), // the runtime's default
         };
         let made = self.host.runtime.run_sandbox(config, &handler).await;
+        self.host.counters.started_pod(made.is_ok());
         made.map(drop)
             .map_err(|error| refused(format!("Failed to create pod sandbox: {}", error.message())))
     }
@@ -171,6 +184,8 @@ impl Task {
             }
         }
         let result = task.try_start(name, role, restarts).await;
+        let failure = result.as_ref().err().map(|(reason, _)| reason.as_str());
+        self.host.counters.started_container(role.metric_name(), failure);
         Outcome::Started { name: name.into(), places: made, result }
     }
 
@@ -205,8 +220,8 @@ impl Task {
         let parts = Parts { target: target.filter(|_| role == Role::Ephemeral), ..parts };
         let config = container::config(&self.pod, &spec, parts)
             .map_err(|error| failed("CreateContainerConfigError", error))?;
-        let meta = self.pod.metadata();
-        let logs = host.config.log_folder(meta.namespace(), meta.name(), meta.uid()).join(name);
+        let pod_logs = PodLogs::of(&host.config, &self.pod);
+        let logs = pod_logs.folder().join(name);
         fs::create_dir_all(&logs).map_err(|error| {
             failed("CreateContainerError", format!("{}: {error}", logs.display()))
         })?;
@@ -220,6 +235,9 @@ impl Task {
             .start(&id)
             .await
             .map_err(|error| failed("RunContainerError", error.message().to_owned()))?;
+        if let Err(error) = pod_logs.link(LogOf { container: name, id: &id, restarts }) {
+            tracing::warn!(pod = self.pod.metadata().name(), %error, "a log cannot be linked");
+        }
         host.tell(&self.pod, name, Severity::Normal, "Started", "Container started".into());
         self.post_start(&spec, &id, sandbox).await
     }
@@ -276,7 +294,12 @@ impl Task {
         restarts: i32,
     ) -> Result<Parts, String> {
         let host = &self.host;
-        let sources = self.sources(spec, sandbox).await?;
+        let mut sources = self.sources(spec, sandbox).await?;
+        let (pod, spec_of, folders) = (self.pod.clone(), spec.clone(), places.clone());
+        sources.files = blocking(move || {
+            env::file::read_all(&pod, &spec_of, |name| folders.get(name)?.folder())
+        })
+        .await?;
         let env = env::env(&self.pod, spec, &sources)?;
         let (task, spec_of, places) = (self.clone(), spec.clone(), places.clone());
         let (env, mut mounts) = blocking(move || {

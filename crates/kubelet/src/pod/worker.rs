@@ -22,6 +22,7 @@ use super::{
     Wish,
     observe::{Observed, State},
     plan::{Backoff, Failure, Memory, Plan, Probes, RESIZE, SANDBOX, SECOND, Step, halt, plan},
+    restart,
     status::{Surroundings, status},
     steps::{Outcome, Task, take},
     termination_message,
@@ -59,7 +60,9 @@ pub(crate) async fn run(host: Arc<Host>, wishes: watch::Receiver<Wish>, wake: Ar
         refresh: Instant::now() + REFRESH,
         remembered: HashMap::new(),
         halting: false,
+        ending: watch::channel(false).0,
     };
+    worker.memory.past = restart::past(&worker.wish.pod);
     worker.remember(worker.wish.pod.tree());
     worker.weigh();
     worker.run().await;
@@ -87,6 +90,8 @@ struct Worker {
     remembered: HashMap<String, Probes>,
     /// The steps under way are those of a node that goes down.
     halting: bool,
+    /// Whether the pod is to end, for its probes.
+    ending: watch::Sender<bool>,
 }
 
 impl Worker {
@@ -102,6 +107,7 @@ impl Worker {
             self.check_deadline();
             let now = self.host.nanos();
             self.halting = self.host.is_halting() && self.wish.ending.is_none();
+            self.ending.send_replace(self.halting || self.wish.ending.is_some());
             let next = match self.halting {
                 true => halt(&self.wish.pod, &self.seen),
                 false => plan(&self.wish.pod, self.wish.ending, &self.seen, &mut self.memory, now),
@@ -118,6 +124,15 @@ impl Worker {
             if ended {
                 // told before the containers are removed, with them their last words
                 self.report(true);
+            }
+            if !ended && self.replaced.is_empty() {
+                // steps may take long: what is known is told first
+                self.report(false);
+            }
+            if next.restarts_all {
+                let status = self.status(false);
+                let past = restart::past_of_all(&self.wish.pod, &status, &self.seen);
+                self.memory.past.extend(past);
             }
             if self.act(next).await && ended {
                 self.finish();
@@ -263,6 +278,7 @@ impl Worker {
                 pod.clone(),
                 spec.clone(),
                 Duration::from_nanos(began),
+                self.ending.subscribe(),
                 (self.host.probed.clone(), self.tell.clone()),
             );
             self.probers.insert(container.id, self.tasks.spawn(asking));
@@ -395,7 +411,12 @@ impl Worker {
                         return false; // what is under way gives way to the end
                     }
                 }
-                Some((id, finding)) = self.findings.recv() => self.found(&id, finding),
+                Some((id, finding)) = self.findings.recv() => {
+                    self.found(&id, finding);
+                    if !next.ended && self.replaced.is_empty() {
+                        self.report(false);
+                    }
+                }
             }
         };
         let mut good = true;
@@ -420,7 +441,7 @@ impl Worker {
                 true
             }
             Outcome::Prepared(Err(error)) => {
-                self.host.tell(&pod, "", Severity::Warning, "FailedMount", error);
+                self.tell_failed_mount(error).await;
                 self.put_off(SANDBOX, 1, 120);
                 false
             }
@@ -474,6 +495,15 @@ impl Worker {
         }
     }
 
+    /// An event for volumes that cannot be put in place, unless the pod is on its way out: what it names often goes
+    /// together with it, and the API is asked whether it did.
+    async fn tell_failed_mount(&self, error: String) {
+        let pod = &self.wish.pod;
+        if self.wishes.borrow().ending.is_none() && self.host.is_wanted(pod).await {
+            self.host.tell(pod, "", Severity::Warning, "FailedMount", error);
+        }
+    }
+
     /// Waits longer each time; says until when.
     fn put_off(&mut self, what: &str, first: i64, longest: i64) -> i64 {
         let now = self.host.nanos();
@@ -485,7 +515,7 @@ impl Worker {
         until
     }
 
-    fn report(&mut self, ended: bool) {
+    fn status(&self, ended: bool) -> Value {
         let around = Surroundings {
             host_ips: self.host.host_ips(),
             runtime: self.host.runtime.name.clone(),
@@ -493,7 +523,18 @@ impl Worker {
             ended,
             pending: self.wish.pending.clone(),
         };
-        let next = status(&self.wish.pod, &self.seen, &self.memory, &around);
+        status(&self.wish.pod, &self.seen, &self.memory, &around)
+    }
+
+    fn report(&mut self, ended: bool) {
+        let mut next = self.status(ended);
+        let uid = self.wish.pod.metadata().uid();
+        let old = self.host.statuses.get(uid);
+        let old = old.unwrap_or_else(|| self.wish.pod.status().tree().clone());
+        if self.wish.pod.status().start_time().is_none() && !old["startTime"].is_null() {
+            next["startTime"] = old["startTime"].clone(); // told before, though the API has not said so yet
+        }
+        self.host.counters.ended_between(&old, &next);
         if self.wish.is_static {
             // it has no API object to read its last status from
             self.wish.pod = Pod::from(self.with_status(&next));
@@ -529,7 +570,9 @@ impl Worker {
         let deadline = until.map(|at| {
             Instant::now() + Duration::from_nanos(at.saturating_sub(now).max(0).unsigned_abs())
         });
-        let refreshes = self.places.is_some() && volumes::change(pod);
+        let lives =
+            self.wish.ending.is_none() && self.memory.failed.is_none() && !pod.is_finished();
+        let refreshes = lives && self.places.is_some() && volumes::change(pod);
         tokio::select! {
             () = self.wake.notified() => {}
             changed = self.wishes.changed() => {
@@ -548,10 +591,7 @@ impl Worker {
             self.refresh = Instant::now() + REFRESH;
             match volumes::prepare(&self.host, &self.wish.pod).await {
                 Ok(places) => self.places = Some(places),
-                Err(error) => {
-                    let pod = &self.wish.pod;
-                    self.host.tell(pod, "", Severity::Warning, "FailedMount", error);
-                }
+                Err(error) => self.tell_failed_mount(error).await,
             }
         }
     }

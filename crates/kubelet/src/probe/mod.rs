@@ -73,12 +73,14 @@ impl Role {
 }
 
 /// Runs all probes of a running container until it is dropped; tells findings with the
-/// container's id, and counts answers. `began`: how long ago the container started.
+/// container's id, and counts answers. `began`: how long ago the container started. Once `ending` is true, only the
+/// readiness probe goes on: who sends requests must know, but what ends need not be killed.
 pub(crate) async fn run(
     target: Target,
     pod: Pod,
     container: Container,
     began: Duration,
+    ending: watch::Receiver<bool>,
     (tally, tell): (Arc<Tally>, mpsc::Sender<(String, Finding)>),
 ) {
     let (started, on_start) = watch::channel(container.startup_probe().is_none());
@@ -94,13 +96,17 @@ pub(crate) async fn run(
             tell: tell.clone(),
             start,
         };
-        let (started, mut on_start) = (started.clone(), on_start.clone());
+        let (started, mut on_start, mut ending) =
+            (started.clone(), on_start.clone(), ending.clone());
         async move {
             let Some(probe) = probe else { return };
             if role != Role::Startup && on_start.wait_for(|up| *up).await.is_err() {
                 return;
             }
-            prober.run(&probe, &started).await;
+            tokio::select! {
+                () = prober.run(&probe, &started) => {}
+                _ = ending.wait_for(|ending| *ending), if role != Role::Readiness => {}
+            }
         }
     };
     futures_util::future::join3(

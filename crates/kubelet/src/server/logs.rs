@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
-use object::Time;
+use object::{Lens, Time, Value};
 use sys::container_file;
 use tokio::{
     fs::File,
@@ -24,7 +24,8 @@ use tokio::{
 use super::{Answer, flag, text, word};
 use crate::{
     Host,
-    pod::observe::{Observed, State},
+    pod::observe::{Container, Observed, State},
+    pod_logs::PodLogs,
 };
 
 const LAST: usize = 2048;
@@ -75,26 +76,25 @@ pub(crate) async fn answer(
         Ok(seen) => seen,
         Err(error) => return text(StatusCode::INTERNAL_SERVER_ERROR, error.message()),
     };
+    let known = host.statuses.get(&uid).unwrap_or_else(|| pod.status().tree().clone());
+    let status = status_of(&known, container);
     let previous = flag(query, &["previous"]);
-    let found = if previous { seen.previous(container) } else { seen.newest(container) };
-    let Some(found) = found else {
-        let why = if previous {
-            format!("previous terminated container \"{container}\" in pod \"{name}\" not found")
-        } else {
-            format!(
-                "container \"{container}\" in pod \"{name}\" is waiting to start: ContainerCreating"
-            )
-        };
-        return text(StatusCode::BAD_REQUEST, &why);
+    let (id, path) = match choose(&seen, status, (name, container), previous) {
+        Ok(Choice::Container(found)) => (found.id.clone(), PathBuf::from(&found.log)),
+        // the runtime has forgotten it, but what it wrote is there
+        Ok(Choice::Gone { restarts }) => {
+            let folder = PodLogs::of(&host.config, &pod).folder();
+            let path = folder.join(container).join(format!("{restarts}.log"));
+            if !path.exists() {
+                let why = format!("unable to retrieve container logs for {container}");
+                return text(StatusCode::BAD_REQUEST, &why);
+            }
+            (String::new(), path)
+        }
+        Err(why) => return text(StatusCode::BAD_REQUEST, &why),
     };
     let (tell, told) = mpsc::channel::<Result<Frame<Bytes>, io::Error>>(8);
-    let reader = Reader {
-        host: host.clone(),
-        id: found.id.clone(),
-        path: PathBuf::from(&found.log),
-        options,
-        tell,
-    };
+    let reader = Reader { host: host.clone(), id, path, options, tell };
     let cx = host.cx.clone();
     cx.spawn("logs", async move { reader.run().await });
     let stream = futures_util::stream::unfold(told, |mut told| async move {
@@ -103,6 +103,61 @@ pub(crate) async fn answer(
     let mut answer = Response::new(BodyExt::boxed(StreamBody::new(stream)));
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     answer
+}
+
+/// The container that a request for logs is about.
+#[derive(Debug, PartialEq)]
+enum Choice<'a> {
+    Container(&'a Container),
+    /// The runtime no longer has it.
+    Gone {
+        restarts: i64,
+    },
+}
+
+fn status_of<'a>(status: &'a Value, container: &str) -> &'a Value {
+    let lists = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
+    let mut all = lists.iter().flat_map(|list| status[*list].items());
+    all.find(|one| one["name"].as_str() == Some(container)).unwrap_or(&Value::Null)
+}
+
+/// Chooses the container to read, by what the runtime has and by what the pod's status says of it; why there is none.
+fn choose<'a>(
+    seen: &'a Observed,
+    status: &Value,
+    (pod, container): (&str, &str),
+    previous: bool,
+) -> Result<Choice<'a>, String> {
+    let waiting = &status["state"]["waiting"];
+    let has_ended = !status["lastState"]["terminated"].is_null();
+    let mut ran =
+        seen.containers.iter().filter(|one| one.name == container && one.state != State::Created);
+    let found = match ran.next() {
+        // one that waits to run again is itself the last that has ended
+        Some(newest) if previous && (waiting.is_null() || newest.state != State::Exited) => {
+            ran.next()
+        }
+        newest => newest,
+    };
+    if let Some(found) = found {
+        return Ok(Choice::Container(found));
+    }
+    let restarts = status["restartCount"].as_i64().unwrap_or_default();
+    match waiting["reason"].as_str() {
+        _ if previous && !has_ended => {
+            Err(format!("previous terminated container \"{container}\" in pod \"{pod}\" not found"))
+        }
+        None if previous => Ok(Choice::Gone { restarts: restarts - 1 }),
+        _ if has_ended || !status["state"]["terminated"].is_null() => Ok(Choice::Gone { restarts }),
+        reason => {
+            let why = match reason.unwrap_or("ContainerCreating") {
+                "ErrImagePull" => "image can't be pulled",
+                "ImagePullBackOff" => "trying and failing to pull image",
+                reason => reason,
+            };
+            Err(format!("container \"{container}\" in pod \"{pod}\" is waiting to start: {why}"))
+        }
+    }
 }
 
 struct Reader {
@@ -154,9 +209,12 @@ impl Reader {
                 if !self.options.follow || self.tell.is_closed() {
                     return Ok(());
                 }
-                let runs = self.host.runtime.container_status(&self.id).await.is_ok_and(|status| {
-                    crate::pod::observe::Container::from(status).state == State::Running
-                });
+                let runs = self
+                    .host
+                    .runtime
+                    .container_status(&self.id)
+                    .await
+                    .is_ok_and(|status| Container::from(status).state == State::Running);
                 sleep(FOLLOW).await;
                 let more = file.metadata().await?.len() > file.stream_position().await?;
                 if !more && self.was_put_aside(&file).await {
@@ -310,4 +368,45 @@ fn the_last_words_are_those_at_the_end_of_a_large_log() {
     file.write_all(b"\n").unwrap();
     let words = String::from_utf8(last_words(&path)).unwrap();
     assert!(words.starts_with("120\n") && words.ends_with("199\n"), "{words}");
+}
+
+#[test]
+fn the_container_to_read_is_chosen_by_its_state() {
+    let one = |id: &str, state| Container {
+        id: id.into(),
+        name: "a".into(),
+        state,
+        ..Container::default()
+    };
+    let choose = |containers: &[Container], status: &str, previous| {
+        let seen = Observed { containers: containers.to_vec(), ..Observed::default() };
+        let status = object::yaml::from_yaml(status).unwrap();
+        let chosen = choose(&seen, &status, ("p", "a"), previous);
+        chosen.map(|choice| match choice {
+            Choice::Container(found) => found.id.clone(),
+            Choice::Gone { restarts } => restarts.to_string(),
+        })
+    };
+    let (running, ended) = (one("new", State::Running), one("old", State::Exited));
+    let both = [running.clone(), ended.clone()];
+    let runs = "{restartCount: 1, state: {running: {}}, lastState: {terminated: {}}}";
+    assert_eq!(choose(&both, runs, false).as_deref(), Ok("new"));
+    assert_eq!(choose(&both, runs, true).as_deref(), Ok("old"));
+    assert_eq!(choose(&[running], runs, true).as_deref(), Ok("0"), "by its file");
+    let waits = "{restartCount: 1, state: {waiting: {reason: CrashLoopBackOff}}, lastState: {terminated: {}}}";
+    for previous in [true, false] {
+        assert_eq!(choose(std::slice::from_ref(&ended), waits, previous).as_deref(), Ok("old"));
+    }
+    let created = one("made", State::Created);
+    for (reason, why) in [
+        ("ErrImagePull", "image can't be pulled"),
+        ("ImagePullBackOff", "trying and failing to pull image"),
+        ("PodInitializing", "PodInitializing"),
+    ] {
+        let status = format!("{{state: {{waiting: {{reason: {reason}}}}}}}");
+        let want = format!("container \"a\" in pod \"p\" is waiting to start: {why}");
+        assert_eq!(choose(std::slice::from_ref(&created), &status, false), Err(want));
+    }
+    let none = "previous terminated container \"a\" in pod \"p\" not found";
+    assert_eq!(choose(&[], "{state: {waiting: {reason: ErrImagePull}}}", true).unwrap_err(), none);
 }

@@ -2,14 +2,22 @@
 
 mod auth;
 mod certificate;
+pub(crate) mod counters;
 mod exposition;
 mod idle;
 pub(crate) mod logs;
+mod node_logs;
 mod numbers;
 mod stream;
 mod summary;
 
-use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, header::CONTENT_TYPE};
@@ -24,9 +32,9 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
-use crate::{Error, Host};
+use crate::{Config, Error, Host};
 
 pub use self::certificate::leaf as serving_leaf;
 
@@ -38,12 +46,10 @@ const SHAKE: Duration = Duration::from_secs(10);
 
 /// Binds and serves until the context stops.
 pub(crate) async fn start(host: &Arc<Host>) -> Result<SocketAddr, Error> {
-    let wanted = SocketAddr::new(host.config.address, host.config.port);
-    let listener = TcpListener::bind(wanted)
-        .await
-        .map_err(|error| Error::Io { what: wanted.to_string(), error })?;
-    let address =
-        listener.local_addr().map_err(|error| Error::Io { what: wanted.to_string(), error })?;
+    let wanted = SocketAddr::new(address(&host.config), host.config.port);
+    let failed = |error| Error::Io { what: wanted.to_string(), error };
+    let listener = bind(wanted, host.config.port_may_differ).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
     let shown = certificate::Shown::open(host)?;
     let tls = shown.tls.clone();
     host.cx.spawn("kubelet certificate", shown.follow(host.clone()));
@@ -75,6 +81,27 @@ pub(crate) async fn start(host: &Arc<Host>) -> Result<SocketAddr, Error> {
         }
     });
     Ok(address)
+}
+
+/// The address to listen on; for a node with addresses of both families, all of both.
+fn address(config: &Config) -> IpAddr {
+    let any_v4 = config.address == IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    if any_v4 && config.node_ips.iter().any(IpAddr::is_ipv6) {
+        return Ipv6Addr::UNSPECIFIED.into();
+    }
+    config.address
+}
+
+async fn bind(wanted: SocketAddr, may_differ: bool) -> io::Result<TcpListener> {
+    match TcpListener::bind(wanted).await {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && may_differ => {
+            let listener = TcpListener::bind(SocketAddr::new(wanted.ip(), 0)).await?;
+            let port = listener.local_addr()?.port();
+            warn!("port {} is taken; the kubelet listens on {port}", wanted.port());
+            Ok(listener)
+        }
+        bound => bound,
+    }
 }
 
 async fn serve(host: Arc<Host>, acceptor: TlsAcceptor, stream: TcpStream) {
@@ -123,7 +150,8 @@ async fn answer(host: &Arc<Host>, user: Option<auth::User>, request: Request<Inc
         ["exec" | "attach" | "portForward" | "run", ..] => {
             stream::answer(host, &parts, request).await
         }
-        ["metrics"] => numbers::metrics(host),
+        ["logs", ..] => node_logs::answer(&host.config.node_logs, request.method(), &path).await,
+        ["metrics"] => numbers::metrics(host).await,
         ["metrics", "resource"] => numbers::resource(host).await,
         ["metrics", "cadvisor"] => numbers::cadvisor(host).await,
         ["metrics", "probes"] => numbers::probes(host),
@@ -177,7 +205,8 @@ fn configz(host: &Host) -> Value {
     inner["clusterDomain"] = (&*config.cluster_domain).into();
     inner["clusterDNS"] = config.cluster_dns.iter().map(ToString::to_string).collect();
     inner["maxPods"] = i64::from(config.max_pods).into();
-    inner["port"] = i32::from(config.port).into();
+    inner["address"] = config.address.to_string().into();
+    inner["port"] = i32::from(host.port.get().copied().unwrap_or(config.port)).into();
     if let Some(path) = &config.static_pods {
         inner["staticPodPath"] = path.to_string_lossy().into_owned().into();
     }
@@ -206,7 +235,13 @@ pub(crate) fn flag(query: Option<&str>, names: &[&str]) -> bool {
     names.iter().any(|name| matches!(word(query, name).as_deref(), Some("1" | "true" | "True")))
 }
 
+/// A part of a query, decoded.
 fn decode(text: &str) -> String {
+    decode_path(&text.replace('+', " "))
+}
+
+/// A path, decoded.
+fn decode_path(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -218,7 +253,6 @@ fn decode(text: &str) -> String {
                 at += 3;
                 continue;
             }
-            (b'+', _) => out.push(b' '),
             (byte, _) => out.push(byte),
         }
         at += 1;
@@ -231,4 +265,15 @@ fn queries_are_decoded() {
     let query = Some("command=sh&command=-c&command=echo+a%26b&tty=1");
     assert_eq!(words(query, "command").collect::<Vec<_>>(), ["sh", "-c", "echo a&b"]);
     assert!(flag(query, &["tty"]) && !flag(query, &["input"]));
+}
+
+#[tokio::test]
+async fn a_port_that_is_taken_is_an_error_unless_another_will_do() {
+    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let wanted = taken.local_addr().unwrap();
+    assert_eq!(bind(wanted, false).await.unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    let other = bind(wanted, true).await.unwrap().local_addr().unwrap();
+    assert!(other.port() != wanted.port() && other.ip() == wanted.ip());
+    drop(taken);
+    assert_eq!(bind(wanted, true).await.unwrap().local_addr().unwrap(), wanted);
 }

@@ -82,7 +82,7 @@ const CADVISOR: [Column; 9] = [
 /// The column that is a time and has none.
 const START: &str = "container_start_time_seconds";
 
-pub(crate) fn metrics(host: &Host) -> Answer {
+pub(crate) async fn metrics(host: &Host) -> Answer {
     let mut out = Exposition::default();
     let node = &*host.config.node_name;
     out.family("kubelet_node_name", "gauge", "The node's name. The count is always 1.").put(
@@ -103,9 +103,36 @@ pub(crate) fn metrics(host: &Host) -> Answer {
         "The number of pods the kubelet is being instructed to run.",
     )
     .put(&[], all.len(), None);
+    running(host, &mut out).await;
+    host.counters.show(&mut out);
     let mut said = out.finish();
     panics::report(&mut said);
     text(StatusCode::OK, &said)
+}
+
+/// What the runtime has; nothing of it where it does not answer.
+async fn running(host: &Host, out: &mut Exposition) {
+    use container::cri::{ContainerState, PodSandboxState};
+    if let Ok(sandboxes) = host.runtime.sandboxes(HashMap::new()).await {
+        let ready =
+            |one: &&container::cri::PodSandbox| one.state() == PodSandboxState::SandboxReady;
+        let help = "Number of pods that have a running pod sandbox";
+        let number = sandboxes.iter().filter(ready).count();
+        out.family("kubelet_running_pods", "gauge", help).put(&[], number, None);
+    }
+    if let Ok(containers) = host.runtime.containers(HashMap::new()).await {
+        let help = "Number of containers currently running";
+        let mut family = out.family("kubelet_running_containers", "gauge", help);
+        for (state, name) in [
+            (ContainerState::ContainerCreated, "created"),
+            (ContainerState::ContainerExited, "exited"),
+            (ContainerState::ContainerRunning, "running"),
+            (ContainerState::ContainerUnknown, "unknown"),
+        ] {
+            let number = containers.iter().filter(|one| one.state() == state).count();
+            family.put(&[("container_state", name)], number, None);
+        }
+    }
 }
 
 pub(crate) async fn resource(host: &Host) -> Answer {

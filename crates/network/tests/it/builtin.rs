@@ -105,6 +105,88 @@ async fn pods_cannot_borrow_addresses() {
     assert_eq!(from.ip(), web.ip, "what was sent before from a borrowed one was dropped");
 }
 
+/// The same where the machine's own check of sources is off, and in IPv6, which has none.
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_keep_pods_from_borrowing_addresses() {
+    let world = World::new();
+    let (web, victim, third) =
+        (world.pod("web").await, world.pod("victim").await, world.pod("third").await);
+    within(&world.node, || {
+        for entry in std::fs::read_dir("/proc/sys/net/ipv4/conf").expect("settings").flatten() {
+            std::fs::write(entry.path().join("rp_filter"), "0").expect("written");
+        }
+    })
+    .expect("inside");
+    let six = |ip: IpAddr| -> IpAddr {
+        let IpAddr::V4(ip) = ip else { panic!("the first address is IPv4") };
+        format!("fd07::{:x}", ip.octets()[3]).parse().expect("an address")
+    };
+    let pairs = [(web.ip, victim.ip, third.ip), (six(web.ip), six(victim.ip), six(third.ip))];
+    for (own, to, borrowed) in pairs {
+        within(&web.namespace, || {
+            let mut socket = Socket::open(Family::Route).expect("a socket");
+            let index = netlink::link(&mut socket, "eth0").expect("eth0").index;
+            let prefix = if borrowed.is_ipv4() { 32 } else { 128 };
+            netlink::add_address(&mut socket, Address { index, ip: borrowed, prefix })
+                .expect("added");
+        })
+        .expect("inside");
+        let listener = within(&victim.namespace, || {
+            let socket = std::net::UdpSocket::bind((to, 81)).expect("bound");
+            socket.set_read_timeout(Some(std::time::Duration::from_mins(1))).expect("set");
+            socket
+        })
+        .expect("inside");
+        for from in [borrowed, own] {
+            within(&web.namespace, || {
+                let socket = std::net::UdpSocket::bind((from, 0)).expect("bound");
+                socket.send_to(b"x", (to, 81)).expect("sent");
+            })
+            .expect("inside");
+        }
+        let (_, from) = listener.recv_from(&mut [0; 8]).expect("its own address");
+        assert_eq!(from.ip(), own, "what was sent from another pod's address was dropped");
+    }
+}
+
+/// A pod that says it is a router, or knows a better way, is not believed.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_node_learns_no_routes_from_pods() {
+    let world = World::new();
+    world.pod("web").await;
+    let links = world.links();
+    let link = links.iter().find(|name| name.len() == 15).expect("the pod's interface");
+    within(&world.node, || {
+        for setting in ["ipv6/conf/{}/accept_ra", "ipv6/conf/{}/accept_redirects"]
+            .iter()
+            .chain(&["ipv4/conf/{}/accept_redirects", "ipv6/conf/{}/autoconf"])
+        {
+            let path = format!("/proc/sys/net/{}", setting.replace("{}", link));
+            assert_eq!(std::fs::read_to_string(&path).expect("a setting").trim(), "0", "{path}");
+        }
+    })
+    .expect("inside");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_that_somebody_removes_come_back() {
+    let world = World::new();
+    let web = world.pod_with(with_ports("web", &[port(8080, None)])).await;
+    serve(&web.namespace, (web.ip, 80));
+    let gateway = world.network.gateways()[0];
+    ask(&world.node, (gateway, 8080)).expect("before");
+    within(&world.node, || {
+        let done = std::process::Command::new("nft").args(["flush", "ruleset"]).status();
+        assert!(done.expect("nft runs").success());
+    })
+    .expect("inside");
+    let began = std::time::Instant::now();
+    while ask(&world.node, (gateway, 8080)).is_err() {
+        assert!(began.elapsed() < std::time::Duration::from_mins(1), "the rules do not come back");
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn leaving_the_cluster_is_masqueraded() {
     let world = World::new();

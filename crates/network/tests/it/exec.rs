@@ -23,6 +23,10 @@ struct Plugins {
 
 impl Plugins {
     fn new(list: &str) -> Self {
+        Self::with_deadline(list, Duration::from_mins(1))
+    }
+
+    fn with_deadline(list: &str, deadline: Duration) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let folder = |name: &str| {
             let path = directory.path().join(name);
@@ -39,7 +43,7 @@ impl Plugins {
             configuration,
             programs: vec![programs],
             directory: kept,
-            deadline: Duration::from_secs(5),
+            deadline,
         });
         Self { directory, exec, namespace: NetworkNamespace::create().expect("a namespace") }
     }
@@ -131,4 +135,77 @@ async fn no_network_is_an_error_that_says_so() {
     std::fs::remove_file(plugins.directory.path().join("net.d/10-net.conflist")).expect("removed");
     let error = plugins.exec.status().await.expect_err("nothing there");
     assert!(error.to_string().contains("no network in"), "{error}");
+}
+
+/// Plugins that do what they should not: each fails in time, with a short error, and nothing of
+/// it runs on.
+#[tokio::test]
+async fn hostile_plugins_are_contained() {
+    let cases = [
+        ("endless output", "yes '{'", "it wrote more than"),
+        ("one long line", "head -c 3000000 /dev/zero; sleep 100", "it wrote more than"),
+        ("endless errors", "yes oops | head -c 50000000 >&2; exit 1", "oops"),
+        ("hangs", "sleep 1000", "no answer within 2 s"),
+        ("hangs with output", "echo '{'; sleep 1000", "no answer within 2 s"),
+        ("garbage", "echo 'not json'", "not JSON"),
+        ("deep", "head -c 500000 /dev/zero | tr '\\0' '['", "not JSON"),
+        ("nothing", "exit 0", "not JSON"),
+        ("no address", "echo '{}'", "no ips"),
+        ("loopback", "echo '{\"ips\": [{\"address\": \"127.0.0.1/8\"}]}'", "cannot be"),
+        ("long error", "printf '{\"code\": 7, \"msg\": \"%0100000d\"}' 0; exit 1", "(code 7)"),
+    ];
+    for (name, script, why) in cases {
+        let seconds = if name.starts_with("hangs") { 2 } else { 60 };
+        let list = r#"{"cniVersion":"1.1.0","name":"net","type":"first"}"#;
+        let plugins = Plugins::with_deadline(list, Duration::from_secs(seconds));
+        let mark = format!("cni-test-{}-{}", std::process::id(), name.replace(' ', "-"));
+        let script = format!(
+            "#!/bin/sh\nexport MARK={mark}\nfor i in 1 2 3; do (sleep 1000 & sleep 1000) & done\n\
+             {script}\n"
+        );
+        program(&plugins.directory.path().join("bin/first"), &script);
+        let began = std::time::Instant::now();
+        let error = plugins.exec.add(&plugins.attachment()).await.expect_err(name).to_string();
+        assert!(error.contains(why), "{name}: {error}");
+        assert!(error.len() < 4096, "{name}: {} bytes", error.len());
+        assert!(began.elapsed() < Duration::from_secs(50), "{name}: {:?}", began.elapsed());
+        let began = std::time::Instant::now();
+        while still_run(&mark) > 0 {
+            assert!(began.elapsed() < Duration::from_mins(1), "{name}: its children go on");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+/// What a plugin leaves running in the background does not hold up its answer, and ends with it.
+#[tokio::test]
+async fn children_of_a_plugin_end_with_it() {
+    let plugins = Plugins::new(r#"{"cniVersion":"1.1.0","name":"net","type":"first"}"#);
+    let mark = format!("cni-test-{}-children", std::process::id());
+    let script = format!(
+        "#!/bin/sh\nexport MARK={mark}\nsleep 1000 &\n(sleep 1000 &) \n\
+         echo '{{\"ips\": [{{\"address\": \"10.1.2.3/24\"}}]}}'\n"
+    );
+    program(&plugins.directory.path().join("bin/first"), &script);
+    let began = std::time::Instant::now();
+    plugins.exec.add(&plugins.attachment()).await.expect("added");
+    assert!(
+        began.elapsed() < Duration::from_secs(50),
+        "before its deadline: {:?}",
+        began.elapsed()
+    );
+    while still_run(&mark) > 0 {
+        assert!(began.elapsed() < Duration::from_mins(1), "its children go on");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// How many processes have this in their environment.
+fn still_run(mark: &str) -> usize {
+    let all = std::fs::read_dir("/proc").expect("processes").flatten();
+    let marked = |entry: &std::fs::DirEntry| {
+        let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+        String::from_utf8_lossy(&environment).contains(mark)
+    };
+    all.filter(marked).count()
 }

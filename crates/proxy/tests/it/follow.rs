@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
-use api::{core::Service, discovery::EndpointSlice};
+use api::{
+    core::{Node, Service},
+    discovery::EndpointSlice,
+};
 use client::{Api, Client, Delete};
 use object::{Key, yaml::from_yaml};
 use runtime::Context;
 use sys::netlink::within;
 use testkit::Cluster;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, sleep};
 
 use crate::world::{CLUSTER_IP, World, ask, this_node};
@@ -24,6 +28,12 @@ metadata: {namespace: default, name: web-1, labels: {kubernetes.io/service-name:
 addressType: IPv4
 ports: [{name: http, port: 8080, protocol: TCP}]
 endpoints: [{addresses: [10.244.1.2], nodeName: other, conditions: {ready: true}}]
+";
+
+const BALANCED: &str = "
+metadata: {namespace: default, name: balanced}
+spec: {type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: 31000,
+  clusterIP: 10.96.0.11, ports: [{name: http, port: 80, protocol: TCP}]}
 ";
 
 /// The runtime's threads are made within the node's namespace, and so stay in it.
@@ -44,14 +54,102 @@ async fn follow(world: &World) {
     let services = Api::<Service>::new(&admin);
     services.create(from_yaml(SERVICE).expect("a service").into()).await.expect("made");
     let cx = Context::new(&cluster.client("system:kube-proxy", &[]));
-    proxy::start(&cx, proxy::Config { node: this_node() });
+    proxy::start(&cx, proxy::Config { listeners: listeners(), ..proxy::Config::new(this_node()) });
     becomes(world, false).await;
+    assert_eq!(answers("127.0.0.1:10249", "/proxyMode", 200).await.1, "nftables");
+    answers("127.0.0.1:10256", "/livez", 200).await;
     add_slice(&admin).await;
     becomes(world, true).await;
+    observes(&admin).await;
+    repairs(world).await;
+    checks_health(&admin).await;
     services.delete(&Key::new("default", "web"), &Delete::default()).await.expect("gone");
     becomes(world, false).await;
     cx.stop().await;
     cluster.stop().await;
+}
+
+fn listeners() -> proxy::Listeners {
+    let at = |text: &str| Some(text.parse().expect("an address"));
+    proxy::Listeners {
+        healthz: at("0.0.0.0:10256"),
+        metrics: at("127.0.0.1:10249"),
+        ..proxy::Listeners::default()
+    }
+}
+
+/// One request; the status and the body.
+async fn get(address: &str, path: &str) -> (u16, String) {
+    let mut stream = tokio::net::TcpStream::connect(address).await.expect("somebody listens");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("an answer");
+    let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok());
+    let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
+    (status.unwrap_or_else(|| panic!("{answer}")), body.unwrap_or_default())
+}
+
+/// Health depends on the node's object, metrics count what was written.
+async fn observes(admin: &Client) {
+    assert_eq!(get("127.0.0.1:10256", "/healthz").await.0, 503, "the node is not there");
+    let nodes = Api::<Node>::new(admin);
+    nodes.create(from_yaml("metadata: {name: node}").expect("yaml").into()).await.expect("made");
+    answers("127.0.0.1:10256", "/healthz", 200).await;
+    assert_eq!(get("127.0.0.1:10256", "/metrics").await.0, 404);
+    let (_, metrics) = get("127.0.0.1:10249", "/metrics").await;
+    let count = "kubeproxy_sync_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"}";
+    assert!(metrics.contains(count), "{metrics}");
+    assert!(metrics.contains("\nkubeproxy_sync_proxy_rules_endpoint_changes_total "), "{metrics}");
+    let (_, configuration) = get("127.0.0.1:10249", "/configz").await;
+    assert!(configuration.contains("kubeproxy.config.k8s.io"), "{configuration}");
+}
+
+/// Whatever somebody removes comes back.
+async fn repairs(world: &World) {
+    for command in ["flush ruleset"] {
+        let done = std::process::Command::new("nft").arg(command).status().expect("nft runs");
+        assert!(done.success(), "{command}");
+        assert!(ask(&world.pods[0], (CLUSTER_IP, 80)).is_err(), "{command}");
+        becomes(world, true).await;
+    }
+}
+
+/// The node says on the service's port how many endpoints it has.
+async fn checks_health(admin: &Client) {
+    let services = Api::<Service>::new(admin);
+    services.create(from_yaml(BALANCED).expect("yaml").into()).await.expect("made");
+    answers("192.0.2.1:31000", "/", 503).await;
+    let slices = Api::<EndpointSlice>::new(admin);
+    let local = SLICE.replace("web", "balanced").replace("nodeName: other", "nodeName: node");
+    slices.create(from_yaml(&local).expect("yaml").into()).await.expect("made");
+    let (_, body) = answers("192.0.2.1:31000", "/any", 200).await;
+    assert!(body.contains("\"localEndpoints\": 1"), "{body}");
+    let ends = local.replace("ready: true", "ready: false, serving: true, terminating: true");
+    slices.delete(&Key::new("default", "balanced-1"), &Delete::default()).await.expect("gone");
+    slices.create(from_yaml(&ends).expect("yaml").into()).await.expect("made");
+    answers("192.0.2.1:31000", "/", 503).await;
+    services.delete(&Key::new("default", "balanced"), &Delete::default()).await.expect("gone");
+    let begin = Instant::now();
+    while tokio::net::TcpStream::connect("192.0.2.1:31000").await.is_ok() {
+        assert!(begin.elapsed() < PATIENCE, "nobody should listen any more");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Waits for an answer with this status.
+async fn answers(address: &str, path: &str, status: u16) -> (u16, String) {
+    let begin = Instant::now();
+    loop {
+        if tokio::net::TcpStream::connect(address).await.is_ok() {
+            let answer = get(address, path).await;
+            if answer.0 == status {
+                return answer;
+            }
+        }
+        assert!(begin.elapsed() < PATIENCE, "{address}{path} should answer {status}");
+        sleep(Duration::from_millis(20)).await;
+    }
 }
 
 async fn add_slice(client: &Client) {

@@ -330,8 +330,8 @@ fn kind_list(kinds: &[(&str, &str, &str)]) -> Value {
 /// What makes a schema that of a kind.
 fn of_kind(schema: &mut Value, kinds: &[(&str, &str, &str)]) {
     for (name, doc) in [
-        ("apiVersion", "The group and version that the object is written in."),
-        ("kind", "What the object is."),
+        ("apiVersion", "API group and version that the object is written in, such as apps/v1."),
+        ("kind", "Kind of the object, such as Deployment."),
     ] {
         let mut text = object([("type".to_owned(), "string".into())]);
         describe(&mut text, doc);

@@ -41,6 +41,11 @@ impl Group {
 
 /// A group's folder and all folders below it, each after its parent. Empty where it is none.
 pub(super) fn with_descendants(folder: &Path) -> Vec<PathBuf> {
+    descendants_until(folder, |_| false)
+}
+
+/// The same, without what is below groups that are `last`.
+pub(super) fn descendants_until(folder: &Path, last: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
     let mut found = vec![folder.to_owned()];
     let mut at = 0;
     while let Some(group) = found.get(at) {
@@ -50,8 +55,8 @@ pub(super) fn with_descendants(folder: &Path) -> Vec<PathBuf> {
             continue;
         };
         at += 1;
-        if data.nlink() != 2 {
-            let entries = fs::read_dir(group).into_iter().flatten().flatten();
+        if data.nlink() != 2 && !last(&found[at - 1]) {
+            let entries = fs::read_dir(&found[at - 1]).into_iter().flatten().flatten();
             let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
             found.extend(folders.map(|entry| entry.path()).collect::<Vec<_>>());
         }

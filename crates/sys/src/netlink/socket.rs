@@ -88,7 +88,7 @@ impl Socket {
     }
 
     /// Asks for one object and gives its body.
-    pub(super) fn get(
+    pub(crate) fn get(
         &mut self,
         what: &str,
         kind: u16,
@@ -117,17 +117,30 @@ impl Socket {
 
     /// Asks for a dump and gives each message's body (fixed part and attributes)
     /// to `read`. Starts again when the kernel says that it changed meanwhile.
-    pub(super) fn dump<T>(
+    pub(crate) fn dump<T>(
         &mut self,
         what: &str,
         kind: u16,
         fixed: &[u8],
+        read: impl FnMut(&[u8]) -> Option<T>,
+    ) -> Result<Vec<T>> {
+        self.dump_some(what, kind, fixed, |_| {}, read)
+    }
+
+    /// The same for what the attributes say that `fill` adds.
+    #[expect(clippy::too_many_arguments, reason = "a request is these")]
+    pub(crate) fn dump_some<T>(
+        &mut self,
+        what: &str,
+        kind: u16,
+        fixed: &[u8],
+        fill: impl Fn(&mut Message),
         mut read: impl FnMut(&[u8]) -> Option<T>,
     ) -> Result<Vec<T>> {
         for _ in 0..8 {
             let sequence = self.next_sequence();
             let mut message = Message::new();
-            message.message((kind, REQUEST | DUMP), sequence, fixed, |_| {});
+            message.message((kind, REQUEST | DUMP), sequence, fixed, &fill);
             self.send(message.as_bytes())?;
             if let Some(all) = self.dump_once(what, sequence, &mut read)? {
                 return Ok(all);

@@ -93,6 +93,11 @@ pub enum Expression {
         to: Register,
         source: bool,
     },
+    /// The number of the packet's own interface if the routing table leads back to its source
+    /// through it, else 0.
+    ReversePath {
+        to: Register,
+    },
     RejectTcpReset,
     RejectUnreachable {
         code: u8,
@@ -150,7 +155,7 @@ impl Expression {
             Self::Nat { .. } => "nat",
             Self::Masquerade { .. } => "masq",
             Self::Random { .. } => "numgen",
-            Self::AddressKind { .. } => "fib",
+            Self::AddressKind { .. } | Self::ReversePath { .. } => "fib",
             Self::RejectTcpReset | Self::RejectUnreachable { .. } => "reject",
             Self::Counter => "counter",
             Self::Update { .. } => "dynset",
@@ -223,6 +228,13 @@ impl Expression {
             }
             Self::AddressKind { to, source } => {
                 m.be32(1, to.number()).be32(2, 3).be32(3, if *source { 1 } else { 2 });
+            }
+            Self::ReversePath { to } => {
+                const OUTPUT_INTERFACE: u32 = 1;
+                const SOURCE_AND_INPUT_INTERFACE: u32 = 0x1 | 0x8;
+                m.be32(1, to.number())
+                    .be32(2, OUTPUT_INTERFACE)
+                    .be32(3, SOURCE_AND_INPUT_INTERFACE);
             }
             Self::RejectTcpReset => {
                 m.be32(1, 1);

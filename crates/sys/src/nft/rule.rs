@@ -183,6 +183,17 @@ impl Rule {
         )
     }
 
+    /// The packet came through an interface that does not lead back to its source.
+    pub fn when_source_is_elsewhere(self) -> Self {
+        self.expression(Expression::ReversePath { to: Register(0) }).expression(
+            Expression::Compare {
+                from: Register(0),
+                how: Comparison::Equal,
+                value: 0_u32.to_ne_bytes().to_vec(),
+            },
+        )
+    }
+
     pub fn set_mark_bits(self, bits: u32) -> Self {
         self.change_mark(!bits, bits)
     }

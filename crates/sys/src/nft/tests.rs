@@ -62,6 +62,7 @@ fn everything(family: Family, ip: IpAddr) -> Table {
         .chain("input")
         .rule(rule().when_state(ct::NEW).when_local(Field::Source).counter().accept())
         .rule(rule().when_not_in(&[Field::Destination], "addresses").save_mark())
+        .rule(rule().when_source_is_elsewhere().drop())
         .rule(rule().when(Field::InInterface, Test::interface_prefix("tph")).drop())
         .rule(rule().when(Field::OutInterface, Test::interface("lo")).jump("endpoint-less"))
         .rule(rule().when(Field::SocketUser, Test::Is(0_u32.to_ne_bytes().to_vec())).accept())
@@ -103,6 +104,45 @@ fn a_difference_reaches_the_kernel_and_leaves_nothing_behind() {
         Batch::remove_table(Family::Ip, "everything").commit().expect("removed");
         let gone = difference(Some(&full), &empty).commit().expect_err("nothing is left");
         assert!(gone.is_missing(), "{gone}");
+    });
+}
+
+#[test]
+fn what_somebody_else_changes_is_noticed() {
+    let nft = |command: &str| {
+        let done = std::process::Command::new("nft").arg(command).status().expect("nft runs");
+        assert!(done.success(), "{command}");
+    };
+    in_namespace(|| {
+        for (family, ip) in [
+            (Family::Ip, IpAddr::from([10, 0, 0, 1])),
+            (Family::Ip6, "fd00::1".parse().expect("an address")),
+        ] {
+            let (table, name) = (everything(family, ip), family.name());
+            for command in [
+                format!("flush table {name} everything"),
+                format!("delete table {name} everything"),
+                format!("flush chain {name} everything service"),
+                format!("add rule {name} everything service accept"),
+                format!("add chain {name} everything other"),
+                format!("flush set {name} everything addresses"),
+                format!(
+                    "add element {name} everything addresses {{ {} }}",
+                    match family {
+                        Family::Ip => "10.9.9.9",
+                        Family::Ip6 => "fd00::99",
+                    }
+                ),
+                "flush ruleset".to_owned(),
+            ] {
+                difference(None, &table).commit().expect("written");
+                assert!(is_intact(&table).expect("looked at"), "before {command}");
+                let before = generation().expect("a number");
+                nft(&command);
+                assert_ne!(generation().expect("a number"), before, "{command}");
+                assert!(!is_intact(&table).expect("looked at"), "{command}");
+            }
+        }
     });
 }
 

@@ -65,6 +65,7 @@ async fn serve(flags: Arguments) -> Result<()> {
     let config = Config {
         root: flags.root.join("runtime"),
         cgroup_root: flags.cgroup_root.clone(),
+        owns_cgroup_root: false, // other runtimes may share it
         shim_cgroup: String::new(),
         pids_limit: Some(flags.pids_limit).filter(|limit| *limit > 0),
         shim: std::env::current_exe()?,

@@ -88,6 +88,9 @@ pub(super) struct Arguments {
     /// The kubelet's own oom_score_adj, where it may be set.
     #[arg(long, default_value_t = -999, allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-1000..=1000))]
     oom_score_adj: i32,
+    /// The address to serve on; 0.0.0.0 or ::: all addresses of the node.
+    #[arg(long, default_value = "0.0.0.0")]
+    address: IpAddr,
     /// The port to serve on.
     #[arg(long, default_value_t = 10250)]
     port: u16,
@@ -140,7 +143,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
         };
         let cx = Context::new(&client);
         if let Err(error) = fs::write("/proc/self/oom_score_adj", flags.oom_score_adj.to_string()) {
-            tracing::warn!(%error, "--oom-score-adj {} is not allowed here", flags.oom_score_adj);
+            tracing::info!(%error, "--oom-score-adj {} is not allowed here", flags.oom_score_adj);
         }
         kubelet::start(&cx, config(flags)?).await?;
         asked_to_stop().await?;
@@ -228,6 +231,7 @@ fn config(flags: Arguments) -> Result<Config> {
         serving,
         seccomp_default: flags.seccomp_default,
         streaming_idle,
+        address: flags.address,
         port: flags.port,
         max_pods: flags.max_pods,
         standalone: flags.kubeconfig.is_none(),
@@ -299,6 +303,14 @@ mod tests {
             acts = state.observe(&settings, &memory, *now).is_some();
         }
         (acts, state.pressure())
+    }
+
+    #[test]
+    fn one_address_may_be_served_alone() {
+        assert!(read(&[]).unwrap().address.is_unspecified());
+        let one = read(&["--address=192.0.2.7"]).unwrap();
+        assert_eq!(one.address.to_string(), "192.0.2.7");
+        assert!(refused(&["--address=everywhere"]));
     }
 
     #[test]

@@ -20,6 +20,8 @@ mod manifest;
 pub(crate) mod proxy;
 pub(crate) mod scheduler;
 mod serving;
+#[cfg(test)]
+mod settings_page;
 mod snapshot;
 mod systemd;
 mod transcode;

@@ -20,8 +20,11 @@ use sys::cgroup::Hierarchies;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Layout, Place, Settings, clusters, node::cgroup_root, progress::Progress,
-    settle::stop_supervisor, status, supervise,
+    Layout, Place, Settings, clusters,
+    node::{POD_LOGS, cgroup_root},
+    progress::Progress,
+    settle::stop_supervisor,
+    status, supervise,
 };
 
 /// Seconds of a pod that says nothing of its grace period.
@@ -141,6 +144,8 @@ fn clean(layout: &Layout, wipe: bool) -> Result<()> {
     group.remove().context("the groups of pods")?;
     if wipe {
         clusters::forget(layout);
+        kubelet::remove_pod_logs(&layout.path("node/kubelet"), Path::new(POD_LOGS))
+            .with_context(|| format!("cannot remove the logs in {POD_LOGS}"))?;
         remove_all(layout.dir())?;
     }
     Ok(())

@@ -30,6 +30,8 @@ use super::{
 
 /// Only a `control` that cannot start takes that long to make the cluster's authority.
 const AUTHORITY: Duration = Duration::from_secs(30);
+/// Where collectors look for the logs of containers.
+pub(super) const POD_LOGS: &str = "/var/log/pods";
 
 pub(crate) async fn run(layout: &Layout) -> Result<()> {
     let mut end_pods = signal(SignalKind::user_defined1())?; // before it could end the process
@@ -50,7 +52,7 @@ pub(crate) async fn run(layout: &Layout) -> Result<()> {
     let proxied = connect(layout, &settings, "proxy.sock", membership::PROXY)?;
     let proxy_cx = Context::new(&proxied);
     if !settings.disables("proxy") {
-        proxy::start(&proxy_cx, proxy::Config { node: proxy_node_of(&settings)? });
+        proxy::start(&proxy_cx, proxy_config(&settings)?);
     }
     routes(&proxy_cx, &settings, network.clone());
 
@@ -102,6 +104,7 @@ fn kubelet_config(layout: &Layout, settings: &Settings) -> Result<kubelet::Confi
         clients: Some(flags.clients.unwrap_or(pki::Trust::new(&pki::certificates(&ca)?)?)),
         serving: Some(flags.serving.unwrap_or_else(|| serving(layout, settings))),
         standalone: false,
+        port_may_differ: true, // several clusters may share a machine
         ..flags
     })
 }
@@ -114,14 +117,13 @@ pub(super) fn kubelet_flags(layout: &Layout, settings: &Settings) -> Result<kube
         ("node-ip", settings.node_ip.to_string()),
         ("container-runtime-endpoint", format!("unix://{}", below("run/cri.sock"))),
         ("root-dir", below("node/kubelet")),
-        ("pod-logs-dir", below("node/logs")),
+        ("pod-logs-dir", POD_LOGS.to_owned()),
         ("pod-manifest-path", below("manifests")),
         ("cluster-dns", settings.dns.to_string()),
         ("cgroup-root", cgroup_root(layout)),
         ("kube-reserved", protect::reserved()),
         ("pod-max-pids", protect::pod_max_pids().to_string()),
         ("seccomp-default", (settings.profile == Profile::Cis).to_string()),
-        ("port", "0".to_owned()), // any: several clusters may share a machine
         // how full the disk of a machine that does other work too is, is its own affair
         ("eviction-hard", kubelet::eviction::MODEST.to_owned()),
         ("image-gc-high-threshold", "100".to_owned()),
@@ -140,8 +142,15 @@ fn serving(layout: &Layout, settings: &Settings) -> kubelet::Serving {
     kubelet::Serving::Authority { certificate: path("ca.crt"), key: path("ca.key") }
 }
 
+/// The proxy listens where upstream's does, and on another port where that is taken: several
+/// clusters may share a machine.
+fn proxy_config(settings: &Settings) -> Result<proxy::Config> {
+    let flags = components::kube_proxy(&settings.args)?;
+    let listeners = proxy::Listeners { or_any_port: true, ..flags.listeners(&settings.node_name) };
+    Ok(proxy::Config { node: proxy_node_of(settings)?, listeners, set_conntrack: true })
+}
+
 pub(super) fn proxy_node_of(settings: &Settings) -> Result<proxy::Node> {
-    components::kube_proxy(&settings.args)?;
     let mut node = proxy_node(
         &settings.node_name,
         vec![settings.node_ip],

@@ -10,11 +10,15 @@ mod images;
 mod kills;
 mod node;
 mod other_names;
+mod pods;
 mod programs;
 mod quorum;
 mod second_node;
 mod services;
 mod settings;
+#[path = "../security/image.rs"]
+#[allow(dead_code, reason = "shared with the attacks, which use more of it")]
+mod shell_image;
 mod snapshots;
 mod two_clusters;
 mod wishes;

@@ -210,7 +210,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        let _ = output(&mut self.with(&["down", "--now"], "--data-dir", ""));
+        let _ = output(&mut self.with(&["down", "--now", "--wipe"], "--data-dir", ""));
         let _ = output(Command::new("ip").args(["netns", "delete", &self.namespace]));
     }
 }

@@ -10,12 +10,19 @@ pub(crate) const SHELL: &str = "attack.test/shell:1";
 /// Packs busybox into an image and gives it to the node: `/bin/sh` and the like, and `/tmp` for
 /// everybody.
 pub(crate) fn import(world: &World) {
+    let archive = world.path().join("layout.tar");
+    write(world, SHELL, &archive);
+    world.tiphys(&["image", "import", archive.to_str().expect("text")]);
+}
+
+/// Packs busybox into an image of that name, as an archive.
+pub(crate) fn write(world: &World, name: &str, archive: &Path) {
     let (layout, root) = (world.path().join("layout"), world.path().join("root"));
     fs::create_dir_all(layout.join("blobs/sha256")).expect("a folder");
-    for (name, mode) in [("bin", 0o755), ("tmp", 0o777)] {
-        fs::create_dir_all(root.join(name)).expect("a folder");
+    for (folder, mode) in [("bin", 0o755), ("tmp", 0o777)] {
+        fs::create_dir_all(root.join(folder)).expect("a folder");
         let mode = fs::Permissions::from_mode(mode);
-        fs::set_permissions(root.join(name), mode).expect("ours");
+        fs::set_permissions(root.join(folder), mode).expect("ours");
     }
     fs::copy("/bin/busybox", root.join("bin/busybox")).expect("busybox is there");
     run(Command::new("chroot").arg(&root).args(["/bin/busybox", "--install", "-s", "/bin"]));
@@ -35,11 +42,14 @@ pub(crate) fn import(world: &World) {
         r#"{{"schemaVersion":2,"config":{{"mediaType":"{kind}.config.v1+json","digest":"{config}","size":{config_size}}},"layers":[{{"mediaType":"{kind}.layer.v1.tar","digest":"{layer}","size":{layer_size}}}]}}"#
     ));
     let index = format!(
-        r#"{{"schemaVersion":2,"manifests":[{{"mediaType":"{kind}.manifest.v1+json","digest":"{manifest}","size":{size},"annotations":{{"io.containerd.image.name":"{SHELL}"}}}}]}}"#
+        r#"{{"schemaVersion":2,"manifests":[{{"mediaType":"{kind}.manifest.v1+json","digest":"{manifest}","size":{size},"annotations":{{"io.containerd.image.name":"{name}"}}}}]}}"#
     );
     fs::write(layout.join("index.json"), index).expect("room");
     fs::write(layout.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#).expect("room");
-    world.tiphys(&["image", "import", &packed(&layout)]);
+    let packed = packed(&layout);
+    if Path::new(&packed) != archive {
+        fs::rename(packed, archive).expect("both are ours");
+    }
 }
 
 /// A folder as an archive beside it.

@@ -26,6 +26,8 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
         "certificates and tokens with the right; anonymous: health",
     ),
     ("node", "tcp 0.0.0.0:KUBELET", "the kubelet", "certificates and tokens"),
+    ("node", "tcp 0.0.0.0:10256", "the proxy's health", "everybody: health alone"),
+    ("node", "tcp 127.0.0.1:10249", "the proxy's metrics", "whoever is on the machine"),
     ("node", "tcp 127.0.0.1:STREAMS", "streams of the runtime", "a secret in the path, good once"),
     (
         "control",
@@ -73,6 +75,7 @@ const PATHS: &[&str] = &[
     "/readyz",
     "/version",
 ];
+const PROXY_METRICS: &str = "127.0.0.1:10249";
 const OPEN: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
 
 #[test]
@@ -97,8 +100,9 @@ fn nothing_listens_that_is_not_in_the_table() {
         let about = fs::metadata(world.path().join("run").join(name)).expect("a socket");
         assert_eq!(about.permissions().mode() & 0o777, mode, "{name}");
     }
-    let is_streams =
-        |(at, process): &(String, String)| at.starts_with("127.0.0.1:") && process == "node";
+    let is_streams = |(at, process): &(String, String)| {
+        at.starts_with("127.0.0.1:") && process == "node" && at != PROXY_METRICS
+    };
     let streams = tcp(&world).into_iter().find(is_streams);
     let (streams, _) = streams.expect("the runtime's streams");
     let ask = |url: &str| {
@@ -111,6 +115,12 @@ fn nothing_listens_that_is_not_in_the_table() {
         assert!(expected.contains(&&*api), "API server {path}: {api}");
         assert_eq!(ask(&format!("https://192.0.2.2:{kubelet}{path}")), "401", "kubelet {path}");
         assert_eq!(ask(&format!("http://{streams}{path}")), "404", "streams {path}");
+        let health = ask(&format!("http://192.0.2.2:10256{path}"));
+        let expected = if ["/healthz", "/livez"].contains(path) { "200" } else { "404" };
+        assert_eq!(health, expected, "the proxy's health {path}");
+        let metrics = ask(&format!("http://{PROXY_METRICS}{path}"));
+        let shown = ["/healthz", "/metrics", "/configz"].contains(path);
+        assert_eq!(metrics, if shown { "200" } else { "404" }, "the proxy's metrics {path}");
         for port in [10_257, 10_259] {
             let expected = match *path {
                 "/healthz" | "/livez" | "/readyz" => "200",
@@ -130,6 +140,7 @@ fn listening(world: &World, kubelet: &str) -> BTreeSet<(String, String)> {
     for (at, process) in tcp(world) {
         let at = match &*at {
             at if at == format!("0.0.0.0:{kubelet}") => "0.0.0.0:KUBELET".to_owned(),
+            at if at == PROXY_METRICS => at.to_owned(),
             "127.0.0.1:10257" | "127.0.0.1:10259" => at.clone(),
             at if at.starts_with("127.0.0.1:") => "127.0.0.1:STREAMS".to_owned(),
             at => at.to_owned(),

@@ -20,6 +20,9 @@ use crate::world::{World, output, run};
 
 /// Pods that stay.
 const STABLE: usize = 5;
+/// Pods that are deleted while they start, at a time and how often.
+const FORCED: usize = 8;
+const ROUNDS_OF_FORCED: usize = 10;
 /// Pods that are there at once of those that come and go.
 const PASSING: usize = 4;
 
@@ -29,7 +32,6 @@ fn kills() -> usize {
 }
 
 #[test]
-#[ignore = "something is left behind in one of four runs (docs/STATUS.md); run it by name"]
 fn pods_do_not_notice_that_the_node_is_killed() {
     let world = Arc::new(World::new("restarts"));
     world.tiphys(&["up", "--node-name", "n1", "--disable", "dns"]);
@@ -78,6 +80,29 @@ fn pods_do_not_notice_that_kubelet_or_runtime_is_killed() {
     world.kubectl(&["delete", "pods", "--all", "--timeout=60s"]);
     drop(kubelet);
     world.tiphys(&["down", "--now"]);
+    world.assert_nothing_left();
+}
+
+/// Pods are deleted without a grace period at every moment of their start.
+#[test]
+fn pods_deleted_while_they_start_leave_nothing() {
+    let world = World::new("forced");
+    world.tiphys(&["up", "--node-name", "n1", "--disable", "dns"]);
+    comes_back(&world, "n1");
+    let _stable = Stable::start(&world, "n1");
+    let before = Inventory::take(&world);
+    for round in 0..ROUNDS_OF_FORCED {
+        let name = |n: usize| format!("forced-{round}-{n}");
+        let pods: String = (0..FORCED).map(|n| pod(&name(n), "n1", "")).collect();
+        world.kubectl(&["create", "-f", &world.file("forced.yaml", &pods)]);
+        sleep(Duration::from_millis(u64::try_from(round * 40).unwrap_or_default()));
+        let names: Vec<String> = (0..FORCED).map(name).collect();
+        let mut delete = vec!["delete", "pod", "--force", "--grace-period=0", "--wait=false"];
+        delete.extend(names.iter().map(String::as_str));
+        world.kubectl(&delete);
+    }
+    before.assert_returns(&world);
+    world.tiphys(&["down", "--wipe"]);
     world.assert_nothing_left();
 }
 

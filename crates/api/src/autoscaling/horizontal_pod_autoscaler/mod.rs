@@ -7,30 +7,30 @@ use macros::api;
 use object::{LabelSelector, Lens, List, ObjectMeta, Quantity, Time};
 use schema::{Column, Errors, Kind, Names, Path, Subresource};
 
-/// Scales something by what its pods use or by other metrics.
+/// Adjusts the number of pods of a workload to its load.
 #[api]
 pub struct HorizontalPodAutoscaler {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What is scaled, and by what.
+    /// Desired behaviour of the autoscaler.
     #[api(required)]
     spec: HorizontalPodAutoscalerSpec,
-    /// How far it is.
+    /// Observed state, written by the controller.
     status: HorizontalPodAutoscalerStatus,
 }
 
 #[api]
 pub struct HorizontalPodAutoscalerSpec {
-    /// What is scaled.
+    /// Workload to scale, such as a Deployment.
     scale_target_ref: Must<CrossVersionObjectReference>,
-    /// The fewest pods.
+    /// Smallest number of pods, 1 by default.
     #[api(default = 1, implied)]
     min_replicas: Option<i32>,
-    /// The most pods.
+    /// Largest number of pods.
     max_replicas: Must<i32>,
-    /// What the number of pods follows.
+    /// Metrics to scale by. The one that asks for the most pods wins.
     metrics: List<MetricSpec>,
-    /// How fast it grows and shrinks.
+    /// Limits for how fast the number of pods grows and shrinks.
     behavior: Option<HorizontalPodAutoscalerBehavior>,
 }
 
@@ -46,19 +46,19 @@ pub struct CrossVersionObjectReference {
 
 #[api]
 pub struct MetricSpec {
-    /// Where the metric comes from: Object, Pods, Resource, ContainerResource or External.
+    /// Source of the metric: Object, Pods, Resource, ContainerResource or External.
     #[api(go = "v2.MetricSourceType")]
     type_: Must<String>,
-    /// A metric of one object.
+    /// A metric that describes one Kubernetes object.
     object: Option<ObjectMetricSource>,
-    /// A metric of every pod, as an average.
+    /// A metric of each pod, averaged over all pods.
     pods: Option<PodsMetricSource>,
-    /// What the pods use of cpu or memory.
+    /// CPU or memory usage of the pods.
     resource: Option<ResourceMetricSource>,
-    /// What one container of the pods uses of cpu or memory.
+    /// CPU or memory usage of one container of each pod.
     #[api(tag = 7)]
     container_resource: Option<ContainerResourceMetricSource>,
-    /// A metric of something outside the cluster.
+    /// A metric that belongs to no Kubernetes object.
     #[api(tag = 5)]
     external: Option<ExternalMetricSource>,
 }
@@ -67,9 +67,9 @@ pub struct MetricSpec {
 pub struct ObjectMetricSource {
     /// The object that has the metric.
     described_object: Must<CrossVersionObjectReference>,
-    /// What it should be.
+    /// Target value of the metric.
     target: Must<MetricTarget>,
-    /// Which metric.
+    /// The metric, by name and selector.
     metric: Must<MetricIdentifier>,
 }
 
@@ -77,28 +77,28 @@ pub struct ObjectMetricSource {
 pub struct MetricIdentifier {
     /// The name of the metric.
     name: Must<String>,
-    /// Which of the metrics of that name.
+    /// Label selector that narrows down which series of the metric counts.
     selector: Option<LabelSelector>,
 }
 
 #[api]
 pub struct MetricTarget {
-    /// Which of the values counts: Utilization, Value or AverageValue.
+    /// Kind of the target: Utilization, Value or AverageValue.
     #[api(go = "v2.MetricTargetType")]
     type_: Must<String>,
-    /// The value as a whole.
+    /// Value of the metric as a whole, not averaged.
     value: Option<Quantity>,
-    /// What it is, or should be, for each pod.
+    /// Value averaged over all pods.
     average_value: Option<Quantity>,
-    /// The value as a percentage of what the pods request.
+    /// Value as a percentage of what the pods request, averaged over all pods.
     average_utilization: Option<i32>,
 }
 
 #[api]
 pub struct PodsMetricSource {
-    /// Which metric.
+    /// The metric, by name and selector.
     metric: Must<MetricIdentifier>,
-    /// What it should be.
+    /// Target value of the metric.
     target: Must<MetricTarget>,
 }
 
@@ -107,7 +107,7 @@ pub struct ResourceMetricSource {
     /// The resource: cpu or memory.
     #[api(go = "v1.ResourceName")]
     name: Must<String>,
-    /// What it should be.
+    /// Target value of the metric.
     target: Must<MetricTarget>,
 }
 
@@ -116,7 +116,7 @@ pub struct ContainerResourceMetricSource {
     /// The resource: cpu or memory.
     #[api(go = "v1.ResourceName")]
     name: Must<String>,
-    /// What it should be.
+    /// Target value of the metric.
     target: Must<MetricTarget>,
     /// The container.
     container: Must<String>,
@@ -124,106 +124,106 @@ pub struct ContainerResourceMetricSource {
 
 #[api]
 pub struct ExternalMetricSource {
-    /// Which metric.
+    /// The metric, by name and selector.
     metric: Must<MetricIdentifier>,
-    /// What it should be.
+    /// Target value of the metric.
     target: Must<MetricTarget>,
 }
 
 #[api]
 pub struct HorizontalPodAutoscalerBehavior {
-    /// How more pods are made.
+    /// Rules for scaling up.
     scale_up: Option<HPAScalingRules>,
-    /// How pods are taken away.
+    /// Rules for scaling down.
     scale_down: Option<HPAScalingRules>,
 }
 
 #[api]
 pub struct HPAScalingRules {
-    /// How far back recommendations are looked at before one is followed.
+    /// Seconds for which past recommendations are considered, to avoid flapping.
     #[api(tag = 3)]
     stabilization_window_seconds: Option<i32>,
-    /// Which policy wins: Max, Min, or Disabled for no change.
+    /// Which policy applies: Max (default), Min, or Disabled.
     #[api(tag = 1, go = "v2.ScalingPolicySelect")]
     select_policy: Option<String>,
-    /// How much may change at a time.
+    /// Policies that limit the change.
     policies: List<HPAScalingPolicy>,
-    /// How far the metric may be off before anything changes.
+    /// Deviation of the metric from its target below which nothing is scaled.
     #[api(tag = 4)]
     tolerance: Option<Quantity>,
 }
 
 #[api]
 pub struct HPAScalingPolicy {
-    /// Whether it counts Pods or Percent of them.
+    /// Unit of the value: Pods or Percent.
     #[api(go = "v2.HPAScalingPolicyType")]
     type_: Must<String>,
-    /// How many.
+    /// Largest change in one period.
     value: Must<i32>,
-    /// In how long.
+    /// Length of the period in seconds.
     period_seconds: Must<i32>,
 }
 
 #[api]
 pub struct HorizontalPodAutoscalerStatus {
-    /// The generation of the object that the status is about.
+    /// Generation of the object that this status was computed from.
     observed_generation: Option<i64>,
-    /// When the number of pods was last changed.
+    /// When the autoscaler last changed the number of pods.
     last_scale_time: Option<Time>,
-    /// How many pods there were when last looked at.
+    /// Number of pods that was last observed.
     current_replicas: i32,
-    /// How many there should be.
+    /// Number of pods that was last computed.
     desired_replicas: Must<i32>,
-    /// What the metrics were when last looked at.
+    /// Values of the metrics that were last read.
     #[api(always)]
     current_metrics: List<MetricStatus>,
-    /// What holds of the object at present.
+    /// Current conditions of the object.
     #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<HorizontalPodAutoscalerCondition>,
 }
 
 #[api]
 pub struct HorizontalPodAutoscalerCondition {
-    /// Which condition this is.
+    /// Type of the condition.
     #[api(go = "v2.HorizontalPodAutoscalerConditionType")]
     type_: Must<String>,
-    /// Whether it holds: True, False or Unknown.
+    /// Status of the condition: True, False or Unknown.
     #[api(go = "v1.ConditionStatus")]
     status: Must<String>,
-    /// When the status last changed.
+    /// When the condition last went from one status to another.
     last_transition_time: Time,
-    /// Why, as one word for programs.
+    /// Machine-readable reason: one CamelCase word.
     reason: String,
-    /// Why, as a sentence for people.
+    /// Human-readable details.
     message: String,
-    /// The generation of the object that this was found out about.
+    /// Generation of the object that the condition was computed from.
     observed_generation: Option<i64>,
 }
 
 #[api]
 pub struct MetricStatus {
-    /// Where the metric comes from: Object, Pods, Resource, ContainerResource or External.
+    /// Source of the metric: Object, Pods, Resource, ContainerResource or External.
     #[api(go = "v2.MetricSourceType")]
     type_: Must<String>,
-    /// A metric of one object.
+    /// A metric that describes one Kubernetes object.
     object: Option<ObjectMetricStatus>,
-    /// A metric of every pod, as an average.
+    /// A metric of each pod, averaged over all pods.
     pods: Option<PodsMetricStatus>,
-    /// What the pods use of cpu or memory.
+    /// CPU or memory usage of the pods.
     resource: Option<ResourceMetricStatus>,
-    /// What one container of the pods uses of cpu or memory.
+    /// CPU or memory usage of one container of each pod.
     #[api(tag = 7)]
     container_resource: Option<ContainerResourceMetricStatus>,
-    /// A metric of something outside the cluster.
+    /// A metric that belongs to no Kubernetes object.
     #[api(tag = 5)]
     external: Option<ExternalMetricStatus>,
 }
 
 #[api]
 pub struct ObjectMetricStatus {
-    /// Which metric.
+    /// The metric, by name and selector.
     metric: Must<MetricIdentifier>,
-    /// What it is.
+    /// Current value of the metric.
     current: Must<MetricValueStatus>,
     /// The object that has the metric.
     described_object: Must<CrossVersionObjectReference>,
@@ -231,19 +231,19 @@ pub struct ObjectMetricStatus {
 
 #[api]
 pub struct MetricValueStatus {
-    /// The value as a whole.
+    /// Value of the metric as a whole, not averaged.
     value: Option<Quantity>,
-    /// What it is, or should be, for each pod.
+    /// Value averaged over all pods.
     average_value: Option<Quantity>,
-    /// The value as a percentage of what the pods request.
+    /// Value as a percentage of what the pods request, averaged over all pods.
     average_utilization: Option<i32>,
 }
 
 #[api]
 pub struct PodsMetricStatus {
-    /// Which metric.
+    /// The metric, by name and selector.
     metric: Must<MetricIdentifier>,
-    /// What it is.
+    /// Current value of the metric.
     current: Must<MetricValueStatus>,
 }
 
@@ -252,7 +252,7 @@ pub struct ResourceMetricStatus {
     /// The resource: cpu or memory.
     #[api(go = "v1.ResourceName")]
     name: Must<String>,
-    /// What it is.
+    /// Current value of the metric.
     current: Must<MetricValueStatus>,
 }
 
@@ -261,7 +261,7 @@ pub struct ContainerResourceMetricStatus {
     /// The resource: cpu or memory.
     #[api(go = "v1.ResourceName")]
     name: Must<String>,
-    /// What it is.
+    /// Current value of the metric.
     current: Must<MetricValueStatus>,
     /// The container.
     container: Must<String>,
@@ -269,9 +269,9 @@ pub struct ContainerResourceMetricStatus {
 
 #[api]
 pub struct ExternalMetricStatus {
-    /// Which metric.
+    /// The metric, by name and selector.
     metric: Must<MetricIdentifier>,
-    /// What it is.
+    /// Current value of the metric.
     current: Must<MetricValueStatus>,
 }
 

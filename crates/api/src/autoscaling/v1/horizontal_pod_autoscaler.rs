@@ -8,28 +8,28 @@ use schema::{Column, Kind, Names, Storage, Subresource};
 use super::notes;
 use crate::autoscaling;
 
-/// Scales something by what its pods use or by other metrics.
+/// Adjusts the number of pods of a workload to its load.
 #[api]
 pub struct HorizontalPodAutoscaler {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What is scaled, and by what.
+    /// Desired behaviour of the autoscaler.
     #[api(required)]
     spec: HorizontalPodAutoscalerSpec,
-    /// How far it is.
+    /// Observed state, written by the controller.
     status: HorizontalPodAutoscalerStatus,
 }
 
 #[api]
 pub struct HorizontalPodAutoscalerSpec {
-    /// What is scaled.
+    /// Workload to scale, such as a Deployment.
     scale_target_ref: Must<CrossVersionObjectReference>,
-    /// The fewest pods.
+    /// Smallest number of pods, 1 by default.
     #[api(default = 1, implied)]
     min_replicas: Option<i32>,
-    /// The most pods.
+    /// Largest number of pods.
     max_replicas: Must<i32>,
-    /// How busy pods should be, of what they ask for.
+    /// Target average CPU usage of the pods, in percent of their requests.
     #[api(name = "targetCPUUtilizationPercentage")]
     target_cpu_utilization_percentage: Option<i32>,
 }
@@ -46,13 +46,13 @@ pub struct CrossVersionObjectReference {
 
 #[api]
 pub struct HorizontalPodAutoscalerStatus {
-    /// The generation of the object that the status is about.
+    /// Generation of the object that this status was computed from.
     observed_generation: Option<i64>,
-    /// When the number of pods was last changed.
+    /// When the autoscaler last changed the number of pods.
     last_scale_time: Option<Time>,
-    /// How many pods there were when last looked at.
+    /// Number of pods that was last observed.
     current_replicas: Must<i32>,
-    /// How many there should be.
+    /// Number of pods that was last computed.
     desired_replicas: Must<i32>,
     /// What the pods use of the cpu that they request, in percent.
     #[api(name = "currentCPUUtilizationPercentage")]

@@ -8,11 +8,11 @@ use super::CrossVersionObjectReference;
 
 #[api]
 pub struct Scale {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What is wanted.
+    /// Desired state.
     spec: ScaleSpec,
-    /// What there is.
+    /// Observed state.
     status: ScaleStatus,
 }
 
@@ -30,14 +30,14 @@ impl Kind for Scale {
 
 #[api]
 pub struct ScaleSpec {
-    /// How many pods there should be.
+    /// Desired number of pods.
     #[api(default = 0)]
     replicas: i32,
 }
 
 #[api]
 pub struct ScaleStatus {
-    /// How many pods there are.
+    /// Number of pods that exist.
     replicas: Must<i32>,
     /// Which pods are counted, as a selector in text form.
     selector: String,
@@ -45,34 +45,34 @@ pub struct ScaleStatus {
 
 #[api]
 pub struct MetricSpec {
-    /// Where the metric comes from: Object, Pods, Resource, ContainerResource or External.
+    /// Source of the metric: Object, Pods, Resource, ContainerResource or External.
     #[api(go = "v1.MetricSourceType")]
     type_: Must<String>,
-    /// A metric of one object.
+    /// A metric that describes one Kubernetes object.
     object: Option<ObjectMetricSource>,
-    /// A metric of every pod, as an average.
+    /// A metric of each pod, averaged over all pods.
     pods: Option<PodsMetricSource>,
-    /// What the pods use of cpu or memory.
+    /// CPU or memory usage of the pods.
     resource: Option<ResourceMetricSource>,
-    /// What one container of the pods uses of cpu or memory.
+    /// CPU or memory usage of one container of each pod.
     #[api(tag = 7)]
     container_resource: Option<ContainerResourceMetricSource>,
-    /// A metric of something outside the cluster.
+    /// A metric that belongs to no Kubernetes object.
     #[api(tag = 5)]
     external: Option<ExternalMetricSource>,
 }
 
 #[api]
 pub struct ObjectMetricSource {
-    /// What it should be.
+    /// Target value of the metric.
     target: Must<CrossVersionObjectReference>,
     /// The name of the metric.
     metric_name: Must<String>,
-    /// What it should be.
+    /// Target value of the metric.
     target_value: Must<Quantity>,
-    /// Which of the metrics of that name.
+    /// Label selector that narrows down which series of the metric counts.
     selector: Option<LabelSelector>,
-    /// What it is, or should be, for each pod.
+    /// Value averaged over all pods.
     average_value: Option<Quantity>,
 }
 
@@ -80,9 +80,9 @@ pub struct ObjectMetricSource {
 pub struct PodsMetricSource {
     /// The name of the metric.
     metric_name: Must<String>,
-    /// What it should be for each pod.
+    /// Target value, averaged over all pods.
     target_average_value: Must<Quantity>,
-    /// Which of the metrics of that name.
+    /// Label selector that narrows down which series of the metric counts.
     selector: Option<LabelSelector>,
 }
 
@@ -93,7 +93,7 @@ pub struct ResourceMetricSource {
     name: Must<String>,
     /// What it should be, as a percentage of what the pods request.
     target_average_utilization: Option<i32>,
-    /// What it should be for each pod.
+    /// Target value, averaged over all pods.
     target_average_value: Option<Quantity>,
 }
 
@@ -104,7 +104,7 @@ pub struct ContainerResourceMetricSource {
     name: Must<String>,
     /// What it should be, as a percentage of what the pods request.
     target_average_utilization: Option<i32>,
-    /// What it should be for each pod.
+    /// Target value, averaged over all pods.
     target_average_value: Option<Quantity>,
     /// The container.
     #[api(tag = 5)]
@@ -115,44 +115,44 @@ pub struct ContainerResourceMetricSource {
 pub struct ExternalMetricSource {
     /// The name of the metric.
     metric_name: Must<String>,
-    /// Which of the metrics of that name.
+    /// Label selector that narrows down which series of the metric counts.
     metric_selector: Option<LabelSelector>,
-    /// What it should be.
+    /// Target value of the metric.
     target_value: Option<Quantity>,
-    /// What it should be for each pod.
+    /// Target value, averaged over all pods.
     target_average_value: Option<Quantity>,
 }
 
 #[api]
 pub struct MetricStatus {
-    /// Where the metric comes from: Object, Pods, Resource, ContainerResource or External.
+    /// Source of the metric: Object, Pods, Resource, ContainerResource or External.
     #[api(go = "v1.MetricSourceType")]
     type_: Must<String>,
-    /// A metric of one object.
+    /// A metric that describes one Kubernetes object.
     object: Option<ObjectMetricStatus>,
-    /// A metric of every pod, as an average.
+    /// A metric of each pod, averaged over all pods.
     pods: Option<PodsMetricStatus>,
-    /// What the pods use of cpu or memory.
+    /// CPU or memory usage of the pods.
     resource: Option<ResourceMetricStatus>,
-    /// What one container of the pods uses of cpu or memory.
+    /// CPU or memory usage of one container of each pod.
     #[api(tag = 7)]
     container_resource: Option<ContainerResourceMetricStatus>,
-    /// A metric of something outside the cluster.
+    /// A metric that belongs to no Kubernetes object.
     #[api(tag = 5)]
     external: Option<ExternalMetricStatus>,
 }
 
 #[api]
 pub struct ObjectMetricStatus {
-    /// What it should be.
+    /// Target value of the metric.
     target: Must<CrossVersionObjectReference>,
     /// The name of the metric.
     metric_name: Must<String>,
-    /// What it is.
+    /// Current value of the metric.
     current_value: Must<Quantity>,
-    /// Which of the metrics of that name.
+    /// Label selector that narrows down which series of the metric counts.
     selector: Option<LabelSelector>,
-    /// What it is, or should be, for each pod.
+    /// Value averaged over all pods.
     average_value: Option<Quantity>,
 }
 
@@ -160,9 +160,9 @@ pub struct ObjectMetricStatus {
 pub struct PodsMetricStatus {
     /// The name of the metric.
     metric_name: Must<String>,
-    /// What it is for each pod.
+    /// Current value, averaged over all pods.
     current_average_value: Must<Quantity>,
-    /// Which of the metrics of that name.
+    /// Label selector that narrows down which series of the metric counts.
     selector: Option<LabelSelector>,
 }
 
@@ -173,7 +173,7 @@ pub struct ResourceMetricStatus {
     name: Must<String>,
     /// What it is, as a percentage of what the pods request.
     current_average_utilization: Option<i32>,
-    /// What it is for each pod.
+    /// Current value, averaged over all pods.
     current_average_value: Must<Quantity>,
 }
 
@@ -184,7 +184,7 @@ pub struct ContainerResourceMetricStatus {
     name: Must<String>,
     /// What it is, as a percentage of what the pods request.
     current_average_utilization: Option<i32>,
-    /// What it is for each pod.
+    /// Current value, averaged over all pods.
     current_average_value: Must<Quantity>,
     /// The container.
     container: Must<String>,
@@ -194,28 +194,28 @@ pub struct ContainerResourceMetricStatus {
 pub struct ExternalMetricStatus {
     /// The name of the metric.
     metric_name: Must<String>,
-    /// Which of the metrics of that name.
+    /// Label selector that narrows down which series of the metric counts.
     metric_selector: Option<LabelSelector>,
-    /// What it is.
+    /// Current value of the metric.
     current_value: Must<Quantity>,
-    /// What it is for each pod.
+    /// Current value, averaged over all pods.
     current_average_value: Option<Quantity>,
 }
 
 #[api]
 pub struct HorizontalPodAutoscalerCondition {
-    /// Which condition this is.
+    /// Type of the condition.
     #[api(go = "v1.HorizontalPodAutoscalerConditionType")]
     type_: Must<String>,
-    /// Whether it holds: True, False or Unknown.
+    /// Status of the condition: True, False or Unknown.
     #[api(go = "v1.ConditionStatus")]
     status: Must<String>,
-    /// When the status last changed.
+    /// When the condition last went from one status to another.
     last_transition_time: Time,
-    /// Why, as one word for programs.
+    /// Machine-readable reason: one CamelCase word.
     reason: String,
-    /// Why, as a sentence for people.
+    /// Human-readable details.
     message: String,
-    /// The generation of the object that this was found out about.
+    /// Generation of the object that the condition was computed from.
     observed_generation: Option<i64>,
 }

@@ -16,58 +16,58 @@ use macros::api;
 use object::{LabelSelector, List, ObjectMeta, Text, Time};
 use schema::{Column, Errors, Index, Kind, Names, Path, Subresource, Warnings, human_duration};
 
-/// Runs pods until enough of them have ended well.
+/// Runs pods until a number of them have completed successfully.
 #[api]
 pub struct Job {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What the job should be.
+    /// Desired behaviour of the job.
     spec: JobSpec,
-    /// How far it is.
+    /// Observed state, written by the controller.
     status: JobStatus,
 }
 
 #[api]
 pub struct JobSpec {
-    /// How many pods may run at a time.
+    /// Largest number of pods that run at the same time, 1 by default.
     parallelism: Option<i32>,
-    /// How many pods must succeed.
+    /// Number of pods that must succeed. If not set, one success completes the job.
     completions: Option<i32>,
-    /// After how long the job is ended, whatever it does.
+    /// Seconds after its start at which the job is ended as failed.
     active_deadline_seconds: Option<i64>,
-    /// What failures of pods mean.
+    /// Rules that decide what the failure of a pod means for the job.
     #[api(tag = 11)]
     pod_failure_policy: Option<PodFailurePolicy>,
-    /// When an indexed job has succeeded though not all indexes have.
+    /// Rules by which an indexed job succeeds before all of its indexes have.
     #[api(tag = 16)]
     success_policy: Option<SuccessPolicy>,
-    /// How many failures are borne.
+    /// Number of retries before the job is marked as failed, 6 by default.
     #[api(tag = 7)]
     backoff_limit: Option<i32>,
-    /// How many failures of each index are borne.
+    /// Number of retries of each index before that index is marked as failed.
     #[api(tag = 12)]
     backoff_limit_per_index: Option<i32>,
-    /// How many indexes may fail.
+    /// Number of failed indexes above which the job is marked as failed.
     max_failed_indexes: Option<i32>,
-    /// Which pods belong to it; made by the server.
+    /// Label selector of the pods. Normally set by the server.
     #[api(tag = 4)]
     selector: Option<LabelSelector>,
-    /// Whether the selector is made by hand.
+    /// Whether the selector and the labels of the pods were chosen by the user.
     manual_selector: Option<bool>,
-    /// What the pods are made from.
+    /// Template of the pods.
     template: Must<PodTemplateSpec>,
-    /// How long the job is kept after its end.
+    /// Seconds after its end at which the job is deleted. If not set, it is kept.
     #[api(tag = 8)]
     ttl_seconds_after_finished: Option<i32>,
-    /// Whether each completion has an index: NonIndexed or Indexed.
+    /// NonIndexed (default), or Indexed to give each completion an index.
     #[api(go = "v1.CompletionMode", values("Indexed", "NonIndexed"))]
     completion_mode: Option<String>,
-    /// Whether no pods shall run.
+    /// Whether the job is suspended: its pods are deleted, and none are created.
     suspend: Option<bool>,
-    /// When a new pod comes for one that goes: TerminatingOrFailed or Failed.
+    /// When a replacement is created: TerminatingOrFailed (default) or only when the pod has Failed.
     #[api(tag = 14, go = "v1.PodReplacementPolicy", values("Failed", "TerminatingOrFailed"))]
     pod_replacement_policy: Option<String>,
-    /// Who looks after the job, if not the job controller.
+    /// Name of the controller that manages the job, if it is not the built-in one.
     managed_by: Option<String>,
     /// How the pods are scheduled together.
     #[api(tag = 17)]
@@ -76,18 +76,18 @@ pub struct JobSpec {
 
 #[api]
 pub struct PodFailurePolicy {
-    /// The rules, of which the first that fits counts.
+    /// Rules in order; the first that matches applies.
     rules: Must<List<PodFailurePolicyRule>>,
 }
 
 #[api]
 pub struct PodFailurePolicyRule {
-    /// What to do: FailJob, FailIndex, Ignore or Count.
+    /// Action to take: FailJob, FailIndex, Ignore or Count.
     #[api(go = "v1.PodFailurePolicyAction", values("Count", "FailIndex", "FailJob", "Ignore"))]
     action: Must<String>,
-    /// The exit codes that the rule is about.
+    /// Exit codes that the rule matches.
     on_exit_codes: Option<PodFailurePolicyOnExitCodesRequirement>,
-    /// The conditions of the pod that the rule is about.
+    /// Pod conditions that the rule matches.
     on_pod_conditions: List<PodFailurePolicyOnPodConditionsPattern>,
 }
 
@@ -115,7 +115,7 @@ pub struct PodFailurePolicyOnPodConditionsPattern {
 
 #[api]
 pub struct SuccessPolicy {
-    /// The rules, of which the first that is met ends the job.
+    /// Rules; the job succeeds as soon as one is met.
     rules: Must<List<SuccessPolicyRule>>,
 }
 
@@ -150,32 +150,32 @@ pub struct JobSchedulingConfiguration {
 
 #[api]
 pub struct JobStatus {
-    /// What holds of the object at present.
+    /// Current conditions of the object.
     #[api(merge, merge_key = "type")]
     conditions: List<JobCondition>,
-    /// When the job started.
+    /// When the job controller started the job.
     start_time: Option<Time>,
-    /// When it ended well.
+    /// When the job completed successfully.
     completion_time: Option<Time>,
-    /// How many pods are pending or running.
+    /// Number of pods that are pending or running, and not terminating.
     active: i32,
-    /// How many pods have ended well.
+    /// Number of pods that completed successfully.
     succeeded: i32,
-    /// How many pods have failed.
+    /// Number of pods that failed.
     failed: i32,
-    /// How many pods are on their way out.
+    /// Number of pods that are terminating.
     #[api(tag = 11)]
     terminating: Option<i32>,
-    /// The indexes that have succeeded, like 1,3-5.
+    /// Indexes that have succeeded, such as 1,3-5.
     #[api(tag = 7)]
     completed_indexes: String,
-    /// The indexes that have failed, like 1,3-5.
+    /// Indexes that have failed, such as 1,3-5.
     #[api(tag = 10)]
     failed_indexes: Option<String>,
-    /// The pods that have ended and are not yet counted.
+    /// Pods that have ended and are not yet part of the counts.
     #[api(tag = 8)]
     uncounted_terminated_pods: Option<UncountedTerminatedPods>,
-    /// How many pods are ready.
+    /// Number of pods that are ready.
     ready: Option<i32>,
 }
 
@@ -191,19 +191,19 @@ pub struct UncountedTerminatedPods {
 
 #[api]
 pub struct JobCondition {
-    /// Which condition this is.
+    /// Type of the condition.
     #[api(go = "v1.JobConditionType")]
     type_: Must<String>,
-    /// Whether it holds: True, False or Unknown.
+    /// Status of the condition: True, False or Unknown.
     #[api(go = "v1.ConditionStatus")]
     status: Must<String>,
-    /// When the condition was last looked at.
+    /// When the condition was last checked.
     last_probe_time: Time,
-    /// When the status last changed.
+    /// When the condition last went from one status to another.
     last_transition_time: Time,
-    /// Why, as one word for programs.
+    /// Machine-readable reason: one CamelCase word.
     reason: String,
-    /// Why, as a sentence for people.
+    /// Human-readable details.
     message: String,
 }
 

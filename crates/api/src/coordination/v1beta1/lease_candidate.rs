@@ -9,9 +9,9 @@ use crate::rules::Rules;
 /// Says who would hold a lease.
 #[api]
 pub struct LeaseCandidate {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What is wanted.
+    /// Desired state.
     spec: LeaseCandidateSpec,
 }
 

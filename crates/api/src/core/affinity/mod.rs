@@ -10,92 +10,92 @@ pub(crate) use self::rules::{check_label_keys, warn_term};
 
 #[api]
 pub struct Affinity {
-    /// Which nodes the pod goes to.
+    /// Rules about the labels of nodes.
     node_affinity: Option<NodeAffinity>,
-    /// Which pods it goes near.
+    /// Rules to run near other pods.
     pod_affinity: Option<PodAffinity>,
-    /// Which pods it stays away from.
+    /// Rules to run away from other pods.
     pod_anti_affinity: Option<PodAntiAffinity>,
 }
 
 #[api]
 pub struct PodAffinity {
-    /// What must hold when the pod is scheduled.
+    /// Rules that a node must meet when the pod is scheduled. Later changes do not evict the pod.
     required_during_scheduling_ignored_during_execution: List<PodAffinityTerm>,
-    /// What had better hold when the pod is scheduled.
+    /// Rules that the scheduler prefers to meet, each with a weight.
     preferred_during_scheduling_ignored_during_execution: List<WeightedPodAffinityTerm>,
 }
 
 #[api]
 pub struct WeightedPodAffinityTerm {
-    /// How much it counts, from 1 to 100.
+    /// Weight of the rule, from 1 to 100.
     weight: Must<i32>,
-    /// Near which pods.
+    /// Pods to be near, or away from.
     pod_affinity_term: Must<PodAffinityTerm>,
 }
 
 #[api]
 pub struct PodAffinityTerm {
-    /// Which pods, by labels.
+    /// Label selector of the pods.
     label_selector: Option<LabelSelector>,
-    /// In which namespaces; that of the pod when none are named.
+    /// Namespaces of the pods. Defaults to the namespace of this pod.
     namespaces: List<String>,
-    /// The label of nodes that says what is near.
+    /// Node label; nodes with the same value count as the same place.
     topology_key: Must<String>,
-    /// In which namespaces, by labels.
+    /// Label selector of further namespaces of the pods.
     namespace_selector: Option<LabelSelector>,
-    /// Labels that count pods only with the same value as this pod's.
+    /// Label keys whose values of this pod are added to the selector.
     match_label_keys: List<String>,
-    /// Labels that count pods only with another value than this pod's.
+    /// Label keys whose values of this pod are excluded by the selector.
     mismatch_label_keys: List<String>,
 }
 
 #[api]
 pub struct PodAntiAffinity {
-    /// What must hold when the pod is scheduled.
+    /// Rules that a node must meet when the pod is scheduled. Later changes do not evict the pod.
     required_during_scheduling_ignored_during_execution: List<PodAffinityTerm>,
-    /// What had better hold when the pod is scheduled.
+    /// Rules that the scheduler prefers to meet, each with a weight.
     preferred_during_scheduling_ignored_during_execution: List<WeightedPodAffinityTerm>,
 }
 
 #[api]
 pub struct NodeAffinity {
-    /// What must hold when the pod is scheduled.
+    /// Rules that a node must meet when the pod is scheduled. Later changes do not evict the pod.
     required_during_scheduling_ignored_during_execution: Option<NodeSelector>,
-    /// What had better hold when the pod is scheduled.
+    /// Rules that the scheduler prefers to meet, each with a weight.
     preferred_during_scheduling_ignored_during_execution: List<PreferredSchedulingTerm>,
 }
 
 #[api(atomic)]
 pub struct NodeSelector {
-    /// The terms, one of which must fit.
+    /// Terms, of which at least one must match.
     node_selector_terms: Must<List<NodeSelectorTerm>>,
 }
 
 #[api(atomic)]
 pub struct NodeSelectorTerm {
-    /// What must hold of the node's labels.
+    /// Requirements on the node's labels; all must hold.
     match_expressions: List<NodeSelectorRequirement>,
-    /// What must hold of the node's fields.
+    /// Requirements on the node's fields; all must hold.
     match_fields: List<NodeSelectorRequirement>,
 }
 
 #[api]
 pub struct NodeSelectorRequirement {
-    /// The label or field.
+    /// Label key or field name.
     key: Must<String>,
-    /// How it is compared: In, NotIn, Exists, DoesNotExist, Gt or Lt.
+    /// Relation of key and values: In, NotIn, Exists, DoesNotExist, Gt or Lt.
     #[api(go = "v1.NodeSelectorOperator")]
     #[api(values("DoesNotExist", "Exists", "Gt", "In", "Lt", "NotIn"))]
     operator: Must<String>,
-    /// What it is compared with.
+    /// Values to compare with; empty for Exists and DoesNotExist.
     values: List<String>,
 }
 
 #[api]
 pub struct PreferredSchedulingTerm {
-    /// How much it counts, from 1 to 100.
+    /// Weight of the rule, from 1 to 100.
     weight: Must<i32>,
-    /// Which nodes.
+    /// Term that a node should match.
     preference: Must<NodeSelectorTerm>,
 }

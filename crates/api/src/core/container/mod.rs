@@ -16,94 +16,97 @@ use super::{
 
 #[api]
 pub struct Container {
-    /// Unique in the pod.
+    /// Name of the container, unique in the pod. Cannot be changed.
     name: Must<String>,
-    /// The image that it runs.
+    /// Image to run, such as registry.example.com/app:1.2.
     image: String,
-    /// Runs instead of the entrypoint of the image.
+    /// Program to run instead of the image's entrypoint, without a shell. $(NAME) is replaced by the variable NAME.
     command: List<String>,
-    /// Instead of the arguments of the image.
+    /// Arguments of the program, instead of those of the image. $(NAME) is replaced by the variable NAME.
     args: List<String>,
-    /// Where it starts, if not where the image says.
+    /// Working directory. Defaults to that of the image.
     working_dir: String,
-    /// Ports that it listens on.
+    /// Ports that the container listens on. A list for information: ports that are missing here can be reached too.
     #[api(keys("containerPort", "protocol"), merge, merge_key = "containerPort")]
     ports: List<ContainerPort>,
-    /// Where environment variables come from in bulk.
+    /// ConfigMaps and Secrets whose keys all become environment variables.
     #[api(tag = 19)]
     env_from: List<EnvFromSource>,
     /// Environment variables.
     #[api(tag = 7, keys("name"), merge, merge_key = "name")]
     env: List<EnvVar>,
-    /// What it asks for and may use.
+    /// Compute resources of the container: requests and limits.
     resources: ResourceRequirements,
-    /// Whether it is restarted when its resources change.
+    /// Whether the container is restarted when a resource is resized, per resource.
     #[api(tag = 23)]
     resize_policy: List<ContainerResizePolicy>,
-    /// Instead of that of the pod; Always makes an init container run beside the others.
+    /// Restart policy of this container instead of the pod's. Always makes an init container a sidecar.
     #[api(go = "v1.ContainerRestartPolicy")]
     restart_policy: Option<String>,
-    /// By exit code, instead of the restart policy.
+    /// Rules by exit code that take precedence over the restart policy.
     restart_policy_rules: List<ContainerRestartRule>,
-    /// Volumes, and where they appear.
+    /// Volumes to mount, and where.
     #[api(tag = 9, keys("mountPath"), merge, merge_key = "mountPath")]
     volume_mounts: List<VolumeMount>,
-    /// Volumes that appear as block devices.
+    /// Volumes to attach as raw block devices.
     #[api(tag = 21, keys("devicePath"), merge, merge_key = "devicePath")]
     volume_devices: List<VolumeDevice>,
-    /// When it fails, the container is restarted.
+    /// Check of whether the container is alive. If it fails, the container is restarted.
     #[api(tag = 10)]
     liveness_probe: Option<Probe>,
-    /// While it fails, no service sends requests.
+    /// Check of whether the container can take requests. While it fails, the pod is removed from the endpoints of
+    /// services.
     readiness_probe: Option<Probe>,
-    /// Until it succeeds, the other probes wait.
+    /// Check of whether the container has started. The other probes begin when it has succeeded.
     #[api(tag = 22)]
     startup_probe: Option<Probe>,
-    /// What is done after the start and before the stop.
+    /// Hooks that run after the start and before the stop of the container.
     #[api(tag = 12)]
     lifecycle: Option<Lifecycle>,
-    /// The file whose content becomes the last message.
+    /// File whose content becomes the termination message, /dev/termination-log by default.
     #[api(default = "/dev/termination-log", implied)]
     termination_message_path: String,
-    /// Whether the log is used where that file is empty.
+    /// Source of the termination message: File (default), or FallbackToLogsOnError for the end of the log if the file
+    /// is empty.
     #[api(tag = 20, default = "File", implied, go = "v1.TerminationMessagePolicy")]
     #[api(values("FallbackToLogsOnError", "File"))]
     termination_message_policy: String,
-    /// When the image is fetched: Always, IfNotPresent or Never.
+    /// When the image is pulled: Always, IfNotPresent or Never. Defaults to Always for the tag latest, else to
+    /// IfNotPresent.
     #[api(tag = 14, go = "v1.PullPolicy", values("Always", "IfNotPresent", "Never"))]
     image_pull_policy: String,
-    /// Rights and identity of the container.
+    /// Security settings of the container. They override those of the pod.
     security_context: Option<SecurityContext>,
-    /// Whether its input stays open.
+    /// Whether stdin is kept open for attach. Without it the container reads an end of file at once.
     stdin: bool,
-    /// Whether its input is closed after the first client.
+    /// Whether stdin is closed for good when the first client detaches.
     stdin_once: bool,
-    /// Whether it has a terminal.
+    /// Whether the container gets a terminal; needs stdin.
     tty: bool,
 }
 
 #[api]
 pub struct ContainerPort {
-    /// By which services can refer to it.
+    /// Name of the port, by which services can refer to it.
     name: String,
-    /// The port of the node that leads here.
+    /// Port of the node that is forwarded to the container.
     host_port: i32,
-    /// The port itself.
+    /// Port number in the container, 1 to 65535.
     container_port: Must<i32>,
-    /// TCP, UDP or SCTP.
+    /// Protocol: TCP, UDP or SCTP.
     #[api(default = "TCP", go = "v1.Protocol", values("SCTP", "TCP", "UDP"))]
     protocol: String,
-    /// The address of the node that leads here.
+    /// Address of the node to which hostPort is bound.
     #[api(name = "hostIP")]
     host_ip: String,
 }
 
 #[api]
 pub struct ContainerResizePolicy {
-    /// The resource: cpu or memory.
+    /// Resource: cpu or memory.
     #[api(go = "v1.ResourceName")]
     resource_name: Must<String>,
-    /// Whether the container restarts when it changes: NotRequired or RestartContainer.
+    /// What a resize does: NotRequired (default) or RestartContainer.
     #[api(go = "v1.ResourceResizeRestartPolicy")]
     restart_policy: Must<String>,
 }
@@ -132,7 +135,7 @@ pub struct EphemeralContainer {
     /// A container without ports, probes, hooks and resources.
     #[api(inline, go = "EphemeralContainerCommon")]
     ephemeral_container_common: Container,
-    /// The container whose processes it sees.
+    /// Container whose process namespace is shared.
     target_container_name: String,
 }
 

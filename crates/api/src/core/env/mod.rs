@@ -9,68 +9,68 @@ pub(crate) use self::rules::{VOLUME_FIELDS, check_env, check_env_from};
 
 #[api]
 pub struct EnvVar {
-    /// Of the variable.
+    /// Name of the variable.
     name: Must<String>,
-    /// With $(NAME) for the values of others.
+    /// Value of the variable. $(NAME) is replaced by the variable NAME; $$(NAME) escapes it.
     value: String,
-    /// Where the value is taken from instead.
+    /// Source of the value, instead of value.
     value_from: Option<EnvVarSource>,
 }
 
 #[api]
 pub struct EnvVarSource {
-    /// A field of the pod.
+    /// A field of the pod, such as metadata.name or status.podIP.
     field_ref: Option<ObjectFieldSelector>,
-    /// A resource of the container.
+    /// A resource request or limit of a container, such as limits.cpu.
     resource_field_ref: Option<ResourceFieldSelector>,
     /// A key of a ConfigMap.
     config_map_key_ref: Option<ConfigMapKeySelector>,
     /// A key of a Secret.
     secret_key_ref: Option<SecretKeySelector>,
-    /// A key in a file of a volume.
+    /// A variable of an env file in a volume.
     file_key_ref: Option<FileKeySelector>,
 }
 
 #[api(atomic)]
 pub struct FileKeySelector {
-    /// The volume with the file.
+    /// Volume with the file.
     volume_name: Must<String>,
-    /// The file in the volume.
+    /// Path of the file in the volume.
     path: Must<String>,
-    /// The variable in the file.
+    /// Name of the variable in the file.
     key: Must<String>,
-    /// Whether it may be missing.
+    /// Whether the object or key may be missing. By default a pod does not start without it.
     #[api(default = false)]
     optional: Option<bool>,
 }
 
 #[api(atomic)]
 pub struct ObjectFieldSelector {
-    /// The version that the path is one of.
+    /// API version that fieldPath is written for, v1 by default.
     #[api(default = "v1", implied)]
     api_version: String,
-    /// The field of the pod.
+    /// Path of the field, such as metadata.namespace.
     field_path: Must<String>,
 }
 
 #[api(atomic)]
 pub struct ResourceFieldSelector {
-    /// The container; needed in volumes.
+    /// Name of the container; required in volumes.
     container_name: String,
-    /// The limit or request.
+    /// Resource to select, such as requests.memory.
     resource: Must<String>,
-    /// The unit that it is told in.
+    /// Unit of the value, 1 by default.
     divisor: Quantity,
 }
 
 #[api(atomic)]
 pub struct ConfigMapKeySelector {
-    /// Which object, by name.
+    /// Name of the object, which is in the same namespace.
     #[api(inline)]
     local_object_reference: LocalObjectReference,
-    /// The key in the map.
+    /// Key of the ConfigMap.
     key: Must<String>,
-    /// Whether it may be missing.
+    /// Whether the object or key may be missing. By default a pod does not start without it.
     optional: Option<bool>,
 }
 
@@ -83,39 +83,39 @@ pub struct LocalObjectReference {
 
 #[api(atomic)]
 pub struct SecretKeySelector {
-    /// Which object, by name.
+    /// Name of the object, which is in the same namespace.
     #[api(inline)]
     local_object_reference: LocalObjectReference,
-    /// The key in the secret.
+    /// Key of the Secret.
     key: Must<String>,
-    /// Whether it may be missing.
+    /// Whether the object or key may be missing. By default a pod does not start without it.
     optional: Option<bool>,
 }
 
 #[api]
 pub struct EnvFromSource {
-    /// What the names of the variables begin with.
+    /// Text that is put before each key to make the variable's name.
     prefix: String,
-    /// The map.
+    /// ConfigMap to take the variables from.
     config_map_ref: Option<ConfigMapEnvSource>,
-    /// The secret.
+    /// Secret to take the variables from.
     secret_ref: Option<SecretEnvSource>,
 }
 
 #[api]
 pub struct ConfigMapEnvSource {
-    /// Which object, by name.
+    /// Name of the object, which is in the same namespace.
     #[api(inline)]
     local_object_reference: LocalObjectReference,
-    /// Whether it may be missing.
+    /// Whether the object or key may be missing. By default a pod does not start without it.
     optional: Option<bool>,
 }
 
 #[api]
 pub struct SecretEnvSource {
-    /// Which object, by name.
+    /// Name of the object, which is in the same namespace.
     #[api(inline)]
     local_object_reference: LocalObjectReference,
-    /// Whether it may be missing.
+    /// Whether the object or key may be missing. By default a pod does not start without it.
     optional: Option<bool>,
 }

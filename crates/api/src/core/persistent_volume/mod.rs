@@ -14,44 +14,44 @@ use super::{
     persistent_volume_claim::{ACCESS_MODES, CLASS_ANNOTATION, access_modes},
 };
 
-/// A piece of storage of the cluster.
+/// A piece of storage in the cluster, independent of any pod.
 #[api]
 pub struct PersistentVolume {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What the volume is.
+    /// Properties of the volume.
     spec: PersistentVolumeSpec,
-    /// Whether it is in use.
+    /// Observed status of the volume.
     status: PersistentVolumeStatus,
 }
 
 #[api]
 pub struct PersistentVolumeSpec {
-    /// How large it is.
+    /// Size of the volume, as storage.
     #[api(go = "v1.ResourceList")]
     capacity: Map<Quantity>,
     /// Where the data is.
     #[api(inline)]
     persistent_volume_source: PersistentVolumeSource,
-    /// How it can be used.
+    /// Ways in which the volume can be mounted: ReadWriteOnce, ReadOnlyMany, ReadWriteMany or ReadWriteOncePod.
     #[api(go = "[]v1.PersistentVolumeAccessMode", values = &ACCESS_MODES)]
     access_modes: List<String>,
-    /// The claim that has it.
+    /// Claim that the volume is bound to.
     #[api(granular)]
     claim_ref: Option<ObjectReference>,
-    /// What becomes of it without its claim: Retain or Delete.
+    /// What happens to the volume when its claim is deleted: Retain or Delete.
     #[api(go = "v1.PersistentVolumeReclaimPolicy", values("Delete", "Recycle", "Retain"))]
     persistent_volume_reclaim_policy: String,
-    /// The class that it belongs to.
+    /// StorageClass of the volume. Empty if it has none.
     storage_class_name: String,
-    /// Options to mount it with.
+    /// Mount options, such as ro or soft.
     mount_options: List<String>,
-    /// Filesystem or Block.
+    /// Filesystem (default) or Block for a raw device.
     #[api(go = "v1.PersistentVolumeMode", values("Block", "Filesystem"))]
     volume_mode: Option<String>,
-    /// The nodes that can use it.
+    /// Nodes that can reach the volume. Pods that use it are scheduled there.
     node_affinity: Option<VolumeNodeAffinity>,
-    /// The class of attributes that it has.
+    /// VolumeAttributesClass of the volume.
     volume_attributes_class_name: Option<String>,
 }
 
@@ -110,7 +110,7 @@ pub struct GlusterfsPersistentVolumeSource {
     endpoints: Must<String>,
     /// The volume on the servers.
     path: Must<String>,
-    /// Whether the volume is mounted for reading only.
+    /// Whether the volume is mounted read-only.
     read_only: bool,
     /// The namespace of the Endpoints object.
     endpoints_namespace: Option<String>,
@@ -122,7 +122,7 @@ pub struct RBDPersistentVolumeSource {
     monitors: Must<List<String>>,
     /// The image.
     image: Must<String>,
-    /// The file system to mount; the driver's own choice when empty.
+    /// File system type, such as ext4 or xfs. If empty, the driver chooses.
     fs_type: String,
     /// The pool of the image.
     #[api(default = "rbd")]
@@ -133,9 +133,9 @@ pub struct RBDPersistentVolumeSource {
     /// The file with the keys.
     #[api(default = "/etc/ceph/keyring")]
     keyring: String,
-    /// The secret with the credentials.
+    /// Secret with the credentials.
     secret_ref: Option<SecretReference>,
-    /// Whether the volume is mounted for reading only.
+    /// Whether the volume is mounted read-only.
     read_only: bool,
 }
 
@@ -144,11 +144,11 @@ pub struct CinderPersistentVolumeSource {
     /// The id of the disk.
     #[api(name = "volumeID")]
     volume_id: Must<String>,
-    /// The file system to mount; the driver's own choice when empty.
+    /// File system type, such as ext4 or xfs. If empty, the driver chooses.
     fs_type: String,
-    /// Whether the volume is mounted for reading only.
+    /// Whether the volume is mounted read-only.
     read_only: bool,
-    /// The secret with the credentials.
+    /// Secret with the credentials.
     secret_ref: Option<SecretReference>,
 }
 
@@ -162,9 +162,9 @@ pub struct CephFSPersistentVolumeSource {
     user: String,
     /// The file with the key.
     secret_file: String,
-    /// The secret with the credentials.
+    /// Secret with the credentials.
     secret_ref: Option<SecretReference>,
-    /// Whether the volume is mounted for reading only.
+    /// Whether the volume is mounted read-only.
     read_only: bool,
 }
 
@@ -172,13 +172,13 @@ pub struct CephFSPersistentVolumeSource {
 pub struct FlexPersistentVolumeSource {
     /// The name of the driver.
     driver: Must<String>,
-    /// The file system to mount; the driver's own choice when empty.
+    /// File system type, such as ext4 or xfs. If empty, the driver chooses.
     fs_type: String,
-    /// The secret with the credentials.
+    /// Secret with the credentials.
     secret_ref: Option<SecretReference>,
-    /// Whether the volume is mounted for reading only.
+    /// Whether the volume is mounted read-only.
     read_only: bool,
-    /// What the driver is told.
+    /// Parameters that are passed to the driver.
     options: Map<String>,
 }
 
@@ -193,9 +193,9 @@ pub struct ISCSIPersistentVolumeSource {
     /// The interface to use.
     #[api(default = "default")]
     iscsi_interface: String,
-    /// The file system to mount; the driver's own choice when empty.
+    /// File system type, such as ext4 or xfs. If empty, the driver chooses.
     fs_type: String,
-    /// Whether the volume is mounted for reading only.
+    /// Whether the volume is mounted read-only.
     read_only: bool,
     /// Further portals.
     portals: List<String>,
@@ -204,7 +204,7 @@ pub struct ISCSIPersistentVolumeSource {
     /// Whether the session logs in by CHAP.
     #[api(tag = 11)]
     chap_auth_session: bool,
-    /// The secret with the credentials.
+    /// Secret with the credentials.
     #[api(tag = 10)]
     secret_ref: Option<SecretReference>,
     /// The name of the initiator.
@@ -218,7 +218,7 @@ pub struct AzureFilePersistentVolumeSource {
     secret_name: Must<String>,
     /// The name of the share.
     share_name: Must<String>,
-    /// Whether the volume is mounted for reading only.
+    /// Whether the volume is mounted read-only.
     read_only: bool,
     /// The namespace of the secret.
     #[api(always)]
@@ -231,7 +231,7 @@ pub struct ScaleIOPersistentVolumeSource {
     gateway: Must<String>,
     /// The name of the storage system.
     system: Must<String>,
-    /// The secret with the credentials.
+    /// Secret with the credentials.
     #[api(always, required)]
     secret_ref: Option<SecretReference>,
     /// Whether the gateway is talked to over TLS.
@@ -245,10 +245,10 @@ pub struct ScaleIOPersistentVolumeSource {
     storage_mode: String,
     /// The name of the volume.
     volume_name: String,
-    /// The file system to mount; the driver's own choice when empty.
+    /// File system type, such as ext4 or xfs. If empty, the driver chooses.
     #[api(default = "xfs")]
     fs_type: String,
-    /// Whether the volume is mounted for reading only.
+    /// Whether the volume is mounted read-only.
     read_only: bool,
 }
 
@@ -258,11 +258,11 @@ pub struct StorageOSPersistentVolumeSource {
     volume_name: String,
     /// The namespace of the volume; the pod's when absent.
     volume_namespace: String,
-    /// The file system to mount; the driver's own choice when empty.
+    /// File system type, such as ext4 or xfs. If empty, the driver chooses.
     fs_type: String,
-    /// Whether the volume is mounted for reading only.
+    /// Whether the volume is mounted read-only.
     read_only: bool,
-    /// The secret with the credentials.
+    /// Secret with the credentials.
     secret_ref: Option<ObjectReference>,
 }
 
@@ -270,7 +270,7 @@ pub struct StorageOSPersistentVolumeSource {
 pub struct LocalVolumeSource {
     /// The disk or folder on the node.
     path: Must<String>,
-    /// The file system to mount; the driver's own choice when empty.
+    /// File system type, such as ext4 or xfs. If empty, the driver chooses.
     fs_type: Option<String>,
 }
 
@@ -278,13 +278,13 @@ pub struct LocalVolumeSource {
 pub struct CSIPersistentVolumeSource {
     /// The name of the driver.
     driver: Must<String>,
-    /// What the driver calls the volume.
+    /// ID of the volume at the driver.
     volume_handle: Must<String>,
-    /// Whether the volume is mounted for reading only.
+    /// Whether the volume is mounted read-only.
     read_only: bool,
-    /// The file system to mount; the driver's own choice when empty.
+    /// File system type, such as ext4 or xfs. If empty, the driver chooses.
     fs_type: String,
-    /// What the driver is told.
+    /// Parameters that are passed to the driver.
     volume_attributes: Map<String>,
     /// The secret for attaching.
     controller_publish_secret_ref: Option<SecretReference>,
@@ -300,7 +300,7 @@ pub struct CSIPersistentVolumeSource {
 
 #[api]
 pub struct VolumeNodeAffinity {
-    /// The nodes that can reach the volume.
+    /// Terms that the node must match.
     required: Option<NodeSelector>,
 }
 
@@ -310,9 +310,9 @@ pub struct PersistentVolumeStatus {
     #[api(default = "Pending", implied, go = "v1.PersistentVolumePhase")]
     #[api(values("Available", "Bound", "Failed", "Pending", "Released"))]
     phase: String,
-    /// Why, as a sentence for people.
+    /// Human-readable details.
     message: String,
-    /// Why, as one word for programs.
+    /// Machine-readable reason: one CamelCase word.
     reason: String,
     /// When the phase last changed.
     last_phase_transition_time: Option<Time>,

@@ -34,151 +34,154 @@ use super::{
     ResourceRequirements, Toleration, Volume,
 };
 
-/// Containers that run together on one node.
+/// A group of containers that run together on one node and share network and volumes.
 #[api]
 pub struct Pod {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What the pod should be.
+    /// Desired behaviour of the pod.
     spec: PodSpec,
-    /// What has become of it, as its node tells.
+    /// Most recently observed status of the pod, reported by its node.
     status: PodStatus,
 }
 
 #[api]
 pub struct PodSpec {
-    /// What containers of the pod can mount.
+    /// Volumes that the containers of the pod can mount.
     #[api(keys("name"), merge, retain_keys, merge_key = "name")]
     volumes: List<Volume>,
-    /// Containers that run to their end, one after the other, before the others start.
+    /// Containers that run one after the other, each to its end, before the others start. One with restartPolicy
+    /// Always keeps running beside them (a sidecar).
     #[api(tag = 20, keys("name"), merge, merge_key = "name")]
     init_containers: List<Container>,
-    /// Containers of the pod; there is at least one.
+    /// Containers of the pod, at least one. They cannot be added or removed later.
     #[api(tag = 2, keys("name"), merge, merge_key = "name")]
     containers: Must<List<Container>>,
-    /// Containers that were added to the running pod, to look into it.
+    /// Containers added to a running pod to inspect it, as kubectl debug does. They are never restarted.
     #[api(tag = 34, keys("name"), merge, merge_key = "name")]
     ephemeral_containers: List<EphemeralContainer>,
-    /// When ended containers are started again: Always, OnFailure or Never.
+    /// When containers that have ended are restarted: Always (default), OnFailure or Never.
     #[api(tag = 3, default = "Always", implied, go = "v1.RestartPolicy")]
     #[api(values("Always", "Never", "OnFailure"))]
     restart_policy: String,
-    /// How long the pod may take to stop before it is killed.
+    /// Seconds between the termination signal and the kill, 30 by default. 0 kills at once.
     #[api(default = 30, implied)]
     termination_grace_period_seconds: Option<i64>,
-    /// After how long the pod is ended, whatever it does.
+    /// Seconds after its start at which the pod is terminated and marked as failed.
     active_deadline_seconds: Option<i64>,
-    /// Where names are looked up: ClusterFirst, ClusterFirstWithHostNet, Default or None.
+    /// Where DNS names are resolved: ClusterFirst (default), ClusterFirstWithHostNet, Default (as the node) or None
+    /// (only dnsConfig).
     #[api(default = "ClusterFirst", implied, go = "v1.DNSPolicy")]
     #[api(values("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"))]
     dns_policy: String,
-    /// Labels that the node must have.
+    /// Labels that a node must have to run the pod.
     #[api(atomic)]
     node_selector: Map<String>,
-    /// The account that the pod acts as.
+    /// Name of the ServiceAccount that the pod runs as.
     service_account_name: String,
-    /// The old name of serviceAccountName.
+    /// Deprecated alias of serviceAccountName.
     service_account: String,
-    /// Whether a token of the account is put into the containers.
+    /// Whether a token of the service account is mounted into the containers.
     #[api(tag = 21)]
     automount_service_account_token: Option<bool>,
-    /// The node that the pod runs on; set by the scheduler.
+    /// Node that the pod runs on. Set by the scheduler; if set at creation, the scheduler is bypassed.
     #[api(tag = 10)]
     node_name: String,
-    /// Whether the pod uses the network of its node.
+    /// Whether the pod uses the network namespace of the node: its interfaces, addresses and ports.
     host_network: bool,
-    /// Whether the pod sees the processes of its node.
+    /// Whether the pod uses the process namespace of the node.
     #[api(name = "hostPID")]
     host_pid: bool,
-    /// Whether the pod shares the memory segments of its node.
+    /// Whether the pod uses the IPC namespace of the node.
     #[api(name = "hostIPC")]
     host_ipc: bool,
-    /// Whether the containers see each other's processes.
+    /// Whether all containers of the pod share one process namespace.
     #[api(tag = 27)]
     share_process_namespace: Option<bool>,
-    /// Rights and identities of all containers.
+    /// Security settings of the pod, and defaults for its containers.
     #[api(tag = 14)]
     security_context: Option<PodSecurityContext>,
-    /// Secrets to fetch the images with.
+    /// Secrets of the same namespace with credentials for pulling the images.
     #[api(keys("name"), merge, merge_key = "name")]
     image_pull_secrets: List<LocalObjectReference>,
-    /// The host name, if it is not to be that of the pod.
+    /// Host name of the pod. Defaults to the name of the pod.
     hostname: String,
-    /// The part of the host name between the pod's and the namespace's.
+    /// If set, the full name of the pod is HOSTNAME.SUBDOMAIN.NAMESPACE.svc.CLUSTER-DOMAIN, served by the headless
+    /// Service of this name.
     subdomain: String,
-    /// Which nodes, and which other pods, it wants to be near or far from.
+    /// Scheduling rules: which nodes, and which other pods, the pod should be near or away from.
     affinity: Option<Affinity>,
-    /// Who finds a node for the pod.
+    /// Name of the scheduler that places the pod, default-scheduler by default.
     #[api(default = "default-scheduler", implied)]
     scheduler_name: String,
-    /// Taints of nodes that do not keep the pod away.
+    /// Taints of nodes that the pod tolerates.
     #[api(tag = 22)]
     tolerations: List<Toleration>,
-    /// Further lines of the hosts file.
+    /// Additional entries of /etc/hosts.
     #[api(keys("ip"), merge, merge_key = "ip")]
     host_aliases: List<HostAlias>,
-    /// The class that gives the pod its priority.
+    /// PriorityClass that sets the priority of the pod.
     priority_class_name: String,
-    /// The higher, the more important; taken from the class.
+    /// Priority of the pod; higher is more important. Set from the PriorityClass.
     priority: Option<i32>,
-    /// What is added to, or used instead of, the DNS settings of the policy.
+    /// DNS servers, search domains and options, added to those of dnsPolicy.
     dns_config: Option<PodDNSConfig>,
-    /// Conditions besides those of containers without which the pod is not ready.
+    /// Additional conditions that must be True for the pod to be ready.
     #[api(tag = 28)]
     readiness_gates: List<PodReadinessGate>,
-    /// The RuntimeClass that says how the node runs the pod.
+    /// RuntimeClass that runs the pod. Empty for the default of the node.
     runtime_class_name: Option<String>,
-    /// Whether services of the namespace are told in environment variables.
+    /// Whether environment variables describe the services of the namespace, true by default.
     enable_service_links: Option<bool>,
-    /// Whether the pod may drive away others of less priority.
+    /// Whether the pod may preempt pods of lower priority: PreemptLowerPriority (default) or Never.
     #[api(go = "v1.PreemptionPolicy", values("Never", "PreemptLowerPriority"))]
     preemption_policy: Option<String>,
-    /// What running the pod costs besides its containers.
+    /// Resources that running the pod takes on top of its containers. Set from the RuntimeClass.
     #[api(go = "v1.ResourceList")]
     overhead: Map<Quantity>,
-    /// How pods like this one are spread over zones and nodes.
+    /// How pods of a group are spread across zones, nodes or other domains.
     #[api(keys("topologyKey", "whenUnsatisfiable"), merge, merge_key = "topologyKey")]
     topology_spread_constraints: List<TopologySpreadConstraint>,
-    /// Whether the host name is the full one.
+    /// Whether the host name of the pod is its fully qualified domain name.
     #[api(tag = 35, name = "setHostnameAsFQDN")]
     set_hostname_as_fqdn: Option<bool>,
-    /// The operating system of the containers.
+    /// Operating system of the containers. Some fields are only valid for one of them.
     os: Option<PodOS>,
-    /// Whether the containers use the users of the node.
+    /// Whether the pod uses the user namespace of the node, true by default. False gives it one of its own.
     host_users: Option<bool>,
-    /// While there is one, no node is looked for.
+    /// Gates that keep the pod from being scheduled until all of them are removed.
     #[api(keys("name"), merge, merge_key = "name")]
     scheduling_gates: List<PodSchedulingGate>,
-    /// Claims on devices that containers of the pod can use.
+    /// ResourceClaims for devices that containers of the pod can use.
     #[api(keys("name"), merge, retain_keys, merge_key = "name")]
     resource_claims: List<PodResourceClaim>,
-    /// What all containers together ask for and may use.
+    /// Total resources of all containers of the pod: requests and limits.
     resources: Option<ResourceRequirements>,
-    /// The host name inside the pod, whatever else is said.
+    /// Host name inside the pod, regardless of hostname, subdomain and name.
     hostname_override: Option<String>,
-    /// The group that the pod is scheduled with.
+    /// Group of pods that are scheduled together.
     #[api(tag = 43, gate = "GenericWorkload")]
     scheduling_group: Option<PodSchedulingGroup>,
-    /// Who is asked before the pod is evicted.
+    /// Controllers that are consulted before the pod is evicted.
     #[api(keys("name"), merge, merge_key = "name", gate = "EvictionRequestAPI")]
     eviction_responders: List<EvictionResponder>,
 }
 
 #[api]
 pub struct PodReadinessGate {
-    /// The condition that must be True.
+    /// Type of the pod condition that must be True.
     #[api(go = "v1.PodConditionType")]
     condition_type: Must<String>,
 }
 
 #[api]
 pub struct PodResourceClaim {
-    /// What containers call the claim.
+    /// Name by which containers of the pod refer to the claim.
     name: Must<String>,
-    /// The claim, where it is there already.
+    /// Name of an existing ResourceClaim of the namespace.
     #[api(tag = 3)]
     resource_claim_name: Option<String>,
-    /// The template that a claim of the pod's own is made from.
+    /// ResourceClaimTemplate from which a claim of this pod is created.
     resource_claim_template_name: Option<String>,
 }
 
@@ -204,42 +207,42 @@ pub struct PodSchedulingGroup {
 
 #[api]
 pub struct TopologySpreadConstraint {
-    /// How uneven the spread may be.
+    /// Largest difference allowed between the numbers of matching pods of any two domains.
     max_skew: Must<i32>,
-    /// The label of nodes that makes the places.
+    /// Node label; all nodes with the same value are one domain.
     topology_key: Must<String>,
-    /// What to do when it cannot be: DoNotSchedule or ScheduleAnyway.
+    /// What to do if no node meets the constraint: DoNotSchedule (default) or ScheduleAnyway.
     #[api(go = "v1.UnsatisfiableConstraintAction", values("DoNotSchedule", "ScheduleAnyway"))]
     when_unsatisfiable: Must<String>,
-    /// Which pods are spread.
+    /// Label selector of the pods that are counted.
     label_selector: Option<LabelSelector>,
-    /// How many places there should be at least.
+    /// Minimum number of domains. With fewer, the smallest count is taken as 0.
     min_domains: Option<i32>,
-    /// Whether only nodes that the pod may go to count: Honor or Ignore.
+    /// Whether nodes that the pod's affinity excludes are left out: Honor (default) or Ignore.
     #[api(go = "v1.NodeInclusionPolicy", values("Honor", "Ignore"))]
     node_affinity_policy: Option<String>,
-    /// Whether nodes with taints that the pod does not bear count: Honor or Ignore.
+    /// Whether nodes with taints that the pod does not tolerate are left out: Honor or Ignore (default).
     #[api(go = "v1.NodeInclusionPolicy", values("Honor", "Ignore"))]
     node_taints_policy: Option<String>,
-    /// Labels that count pods only with the same value as this pod's.
+    /// Label keys whose values of this pod are added to the selector.
     match_label_keys: List<String>,
 }
 
 #[api]
 pub struct HostAlias {
-    /// The address.
+    /// IP address of the entry.
     ip: Must<String>,
-    /// The names of the address.
+    /// Host names for the address.
     hostnames: List<String>,
 }
 
 #[api]
 pub struct PodDNSConfig {
-    /// The servers to ask.
+    /// IP addresses of DNS servers.
     nameservers: List<String>,
-    /// The domains to look in.
+    /// Search domains for short names.
     searches: List<String>,
-    /// The options of the resolver.
+    /// Resolver options, such as ndots.
     options: List<PodDNSConfigOption>,
 }
 

@@ -7,69 +7,69 @@ use crate::core::{ResourceRequirements, VolumeHealthCondition, probe::SIGNALS};
 
 #[api]
 pub struct PodStatus {
-    /// The generation that this status is about.
+    /// Generation of the object that this status was computed from.
     #[api(tag = 17)]
     observed_generation: i64,
-    /// Pending, Running, Succeeded, Failed or Unknown.
+    /// Summary of where the pod is in its life: Pending, Running, Succeeded, Failed or Unknown.
     #[api(tag = 1, go = "v1.PodPhase")]
     #[api(values("Failed", "Pending", "Running", "Succeeded", "Unknown"))]
     phase: String,
-    /// What is known of the pod, point by point.
+    /// Current conditions of the pod: PodScheduled, Initialized, ContainersReady, Ready and others.
     #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<PodCondition>,
-    /// Why the pod is as it is, for people.
+    /// Human-readable details of why the pod is in this phase.
     message: String,
-    /// The same in one word.
+    /// Machine-readable reason of the phase, such as Evicted.
     reason: String,
-    /// A node on which room is being made for the pod.
+    /// Node on which room is being made for the pod by preemption.
     #[api(tag = 11)]
     nominated_node_name: String,
-    /// The first address of its node.
+    /// Primary IP address of the node.
     #[api(tag = 5, name = "hostIP")]
     host_ip: String,
-    /// The addresses of its node.
+    /// IP addresses of the node, at most one per family.
     #[api(tag = 16, name = "hostIPs", merge, merge_key = "ip")]
     host_ips: List<HostIP>,
-    /// The first address of the pod.
+    /// Primary IP address of the pod.
     #[api(tag = 6, name = "podIP")]
     pod_ip: String,
-    /// The addresses of the pod, one of each family.
+    /// IP addresses of the pod, at most one per family.
     #[api(tag = 12, name = "podIPs", keys("ip"), merge, merge_key = "ip")]
     pod_ips: List<PodIP>,
-    /// When the node took it over.
+    /// When the kubelet accepted the pod, before its images are pulled.
     #[api(tag = 7)]
     start_time: Option<Time>,
-    /// What has become of each init container.
+    /// Status of each init container.
     #[api(tag = 10)]
     init_container_statuses: List<ContainerStatus>,
-    /// What has become of each container.
+    /// Status of each container.
     #[api(tag = 8)]
     container_statuses: List<ContainerStatus>,
-    /// Guaranteed, Burstable or BestEffort, by what it asks for.
+    /// Quality of service class, by requests and limits: Guaranteed, Burstable or BestEffort.
     #[api(go = "v1.PodQOSClass", values("BestEffort", "Burstable", "Guaranteed"))]
     qos_class: String,
-    /// What has become of each ephemeral container.
+    /// Status of each ephemeral container.
     #[api(tag = 13)]
     ephemeral_container_statuses: List<ContainerStatus>,
-    /// No longer of use: see the conditions.
+    /// Deprecated: see the conditions PodResizePending and PodResizeInProgress.
     #[api(go = "v1.PodResizeStatus")]
     resize: String,
-    /// The claims that were made for the pod.
+    /// ResourceClaims that were created for the pod.
     #[api(keys("name"), merge, retain_keys, merge_key = "name")]
     resource_claim_statuses: List<PodResourceClaimStatus>,
     /// The claim that was made for extended resources.
     #[api(tag = 18)]
     extended_resource_claim_status: Option<PodExtendedResourceClaimStatus>,
-    /// What the node has set aside for the pod.
+    /// Resources that the node has reserved for the pod.
     #[api(go = "v1.ResourceList")]
     allocated_resources: Map<Quantity>,
-    /// What the pod has at present.
+    /// Requests and limits of the pod that are in force.
     resources: Option<ResourceRequirements>,
     /// What claims take of the node's resources.
     #[api(keys("resourceClaimName"), merge, merge_key = "resourceClaimName")]
     #[api(gate = "DRANodeAllocatableResources")]
     node_allocatable_resource_claim_statuses: List<NodeAllocatableResourceClaimStatus>,
-    /// How well the volumes are.
+    /// Health of the volumes, as their drivers report it.
     #[api(keys("name"), gate = "CSIVolumeHealth")]
     volume_health: List<PodVolumeHealth>,
 }
@@ -87,83 +87,83 @@ pub struct PodVolumeHealth {
 
 #[api]
 pub struct ContainerStatus {
-    /// The container.
+    /// Name of the container.
     name: Must<String>,
-    /// What it does now.
+    /// Current state: waiting, running or terminated.
     state: ContainerState,
-    /// How it ended the last time.
+    /// State in which the previous run of the container ended.
     last_state: ContainerState,
-    /// Whether it is ready.
+    /// Whether the container passes its readiness probe.
     ready: Must<bool>,
-    /// How often it was restarted.
+    /// Number of times the container was restarted.
     restart_count: Must<i32>,
-    /// The image that it runs.
+    /// Image that the container runs.
     image: Must<String>,
-    /// What the runtime calls the image.
+    /// ID of the image, with its digest.
     #[api(name = "imageID")]
     image_id: Must<String>,
-    /// What the runtime calls the container, and which runtime.
+    /// ID of the container, as RUNTIME://ID.
     #[api(name = "containerID")]
     container_id: String,
-    /// Whether it has started up.
+    /// Whether the container has started: its postStart hook has run and its startup probe has succeeded.
     started: Option<bool>,
-    /// What the node has set aside for it.
+    /// Resources that the node has reserved for the container.
     #[api(go = "v1.ResourceList")]
     allocated_resources: Map<Quantity>,
-    /// What it has at present.
+    /// Requests and limits of the container that are in force.
     resources: Option<ResourceRequirements>,
-    /// How its volumes are mounted.
+    /// Status of each volume mount.
     #[api(keys("mountPath"), merge, merge_key = "mountPath")]
     volume_mounts: List<VolumeMountStatus>,
-    /// Who it runs as.
+    /// User and groups that the container was started with.
     user: Option<ContainerUser>,
-    /// How well its devices are.
+    /// Health of the devices of the container.
     #[api(keys("name"), merge, merge_key = "name")]
     allocated_resources_status: List<ResourceStatus>,
-    /// The signal that ends it.
+    /// Signal that is sent to stop the container.
     #[api(go = "v1.Signal", values = &SIGNALS)]
     stop_signal: Option<String>,
 }
 
 #[api]
 pub struct ContainerState {
-    /// It has not started yet.
+    /// Set if the container has not started yet.
     waiting: Option<ContainerStateWaiting>,
-    /// It runs.
+    /// Set if the container is running.
     running: Option<ContainerStateRunning>,
-    /// It has ended.
+    /// Set if the container has ended.
     terminated: Option<ContainerStateTerminated>,
 }
 
 #[api]
 pub struct ContainerStateWaiting {
-    /// Why, as one word for programs.
+    /// Machine-readable reason: one CamelCase word.
     reason: String,
-    /// Why, as a sentence for people.
+    /// Human-readable details.
     message: String,
 }
 
 #[api]
 pub struct ContainerStateRunning {
-    /// Since when.
+    /// When the container was started.
     started_at: Time,
 }
 
 #[api]
 pub struct ContainerStateTerminated {
-    /// The exit code.
+    /// Exit code of the container's main process.
     exit_code: Must<i32>,
-    /// The signal that ended it.
+    /// Signal that ended the container, if any.
     signal: i32,
-    /// Why, as one word for programs.
+    /// Machine-readable reason: one CamelCase word.
     reason: String,
-    /// Why, or its last words.
+    /// Termination message of the container, or details of its failure.
     message: String,
-    /// When it started.
+    /// When this run of the container started.
     started_at: Time,
-    /// When it ended.
+    /// When this run of the container ended.
     finished_at: Time,
-    /// What the runtime called it.
+    /// ID of the container, as RUNTIME://ID.
     #[api(name = "containerID")]
     container_id: String,
 }
@@ -213,7 +213,7 @@ pub struct VolumeMountStatus {
     name: Must<String>,
     /// Where it is mounted.
     mount_path: Must<String>,
-    /// Whether it is mounted for reading only.
+    /// Whether the volume is mounted read-only.
     read_only: bool,
     /// Whether all below it is, too.
     #[api(go = "v1.RecursiveReadOnlyMode")]
@@ -238,22 +238,22 @@ pub struct ImageVolumeStatus {
 
 #[api]
 pub struct PodCondition {
-    /// Which condition this is.
+    /// Type of the condition.
     #[api(go = "v1.PodConditionType")]
     type_: Must<String>,
-    /// The generation of the object that this was found out about.
+    /// Generation of the object that the condition was computed from.
     #[api(tag = 7)]
     observed_generation: i64,
-    /// Whether it holds: True, False or Unknown.
+    /// Status of the condition: True, False or Unknown.
     #[api(tag = 2, go = "v1.ConditionStatus")]
     status: Must<String>,
-    /// When the condition was last looked at.
+    /// When the condition was last checked.
     last_probe_time: Time,
-    /// When the status last changed.
+    /// When the condition last went from one status to another.
     last_transition_time: Time,
-    /// Why, as one word for programs.
+    /// Machine-readable reason: one CamelCase word.
     reason: String,
-    /// Why, as a sentence for people.
+    /// Human-readable details.
     message: String,
 }
 

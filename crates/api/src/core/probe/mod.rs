@@ -9,52 +9,52 @@ pub(crate) use self::rules::{End, Role};
 
 #[api]
 pub struct Probe {
-    /// What is done to find out.
+    /// The check itself.
     #[api(inline)]
     probe_handler: ProbeHandler,
-    /// How long to wait before the first try.
+    /// Seconds after the start of the container before the first check.
     initial_delay_seconds: i32,
-    /// How long a try may take.
+    /// Seconds after which a check counts as failed, 1 by default.
     #[api(default = 1, implied)]
     timeout_seconds: i32,
-    /// How often it is tried.
+    /// Seconds between checks, 10 by default.
     #[api(default = 10, implied)]
     period_seconds: i32,
-    /// How many successes in a row mean success.
+    /// Consecutive successes after which the probe counts as successful, 1 by default.
     #[api(default = 1, implied)]
     success_threshold: i32,
-    /// How many failures in a row mean failure.
+    /// Consecutive failures after which the probe counts as failed, 3 by default.
     #[api(default = 3, implied)]
     failure_threshold: i32,
-    /// How long the container may take to stop when the probe fails.
+    /// Grace period for the restart if the probe fails, instead of the pod's.
     termination_grace_period_seconds: Option<i64>,
 }
 
 #[api]
 pub struct ProbeHandler {
-    /// Runs a command in the container.
+    /// Command to run in the container; exit code 0 is success.
     exec: Option<ExecAction>,
-    /// Asks by HTTP.
+    /// HTTP request to send; a status from 200 to 399 is success.
     http_get: Option<HTTPGetAction>,
-    /// Opens a connection.
+    /// TCP port to connect to; an open port is success.
     tcp_socket: Option<TCPSocketAction>,
-    /// Asks by the gRPC health protocol.
+    /// Call of the gRPC health checking protocol.
     grpc: Option<GRPCAction>,
 }
 
 #[api]
 pub struct HTTPGetAction {
-    /// The path to ask for.
+    /// Path of the request.
     #[api(default = "/", implied)]
     path: String,
-    /// The port, by number or name.
+    /// Port number or name, 1 to 65535.
     port: Must<IntOrString>,
-    /// The host; the pod itself when absent.
+    /// Host name to connect to. Defaults to the IP of the pod.
     host: String,
-    /// HTTP or HTTPS.
+    /// HTTP (default) or HTTPS. Certificates are not verified.
     #[api(default = "HTTP", implied, go = "v1.URIScheme", values("HTTP", "HTTPS"))]
     scheme: String,
-    /// Headers to send.
+    /// Headers of the request.
     http_headers: List<HTTPHeader>,
     /// HTTP1 or HTTP2.
     #[api(go = "v1.HTTPProtocol", gate = "H2CContainerProbe", values("HTTP1", "HTTP2"))]
@@ -71,17 +71,17 @@ pub struct HTTPHeader {
 
 #[api]
 pub struct TCPSocketAction {
-    /// The port, by number or name.
+    /// Port number or name, 1 to 65535.
     port: Must<IntOrString>,
-    /// The host; the pod itself when absent.
+    /// Host name to connect to. Defaults to the IP of the pod.
     host: String,
 }
 
 #[api]
 pub struct GRPCAction {
-    /// The port.
+    /// Port number of the gRPC service.
     port: Must<i32>,
-    /// The service whose health is asked for.
+    /// Service name that is sent in the health check.
     #[api(default = "")]
     service: Option<String>,
     /// Plaintext or TLS.
@@ -91,36 +91,36 @@ pub struct GRPCAction {
 
 #[api]
 pub struct ExecAction {
-    /// The program and its arguments; no shell is between.
+    /// Program and arguments, run without a shell in the container's root directory.
     command: List<String>,
 }
 
 #[api]
 pub struct Lifecycle {
-    /// What is done right after the start.
+    /// Hook that runs right after the container was created. If it fails, the container is stopped and restarted.
     post_start: Option<LifecycleHandler>,
-    /// What is done before the end.
+    /// Hook that runs before the container is stopped. The grace period counts from its beginning.
     pre_stop: Option<LifecycleHandler>,
-    /// The signal that ends the container.
+    /// Signal that is sent to stop the container, instead of that of the image.
     #[api(go = "v1.Signal", gate = "ContainerStopSignals", values = &SIGNALS)]
     stop_signal: Option<String>,
 }
 
 #[api]
 pub struct LifecycleHandler {
-    /// Runs a program in the container.
+    /// Command to run in the container.
     exec: Option<ExecAction>,
-    /// Sends a request.
+    /// HTTP request to send.
     http_get: Option<HTTPGetAction>,
-    /// Not supported.
+    /// Deprecated, and not supported.
     tcp_socket: Option<TCPSocketAction>,
-    /// Waits.
+    /// Time to sleep.
     sleep: Option<SleepAction>,
 }
 
 #[api]
 pub struct SleepAction {
-    /// How long.
+    /// Seconds to sleep.
     seconds: Must<i64>,
 }
 

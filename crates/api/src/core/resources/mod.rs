@@ -7,22 +7,22 @@ use object::{List, Map, Quantity};
 
 #[api]
 pub struct ResourceRequirements {
-    /// The most that may be used.
+    /// Maximum amount of each resource that may be used.
     #[api(go = "v1.ResourceList")]
     limits: Map<Quantity>,
-    /// What is set aside.
+    /// Minimum amount of each resource that is reserved. Defaults to the limits.
     #[api(go = "v1.ResourceList")]
     requests: Map<Quantity>,
-    /// Claimed devices that are used.
+    /// Claims of spec.resourceClaims that the container uses.
     #[api(keys("name"))]
     claims: List<ResourceClaim>,
 }
 
 #[api]
 pub struct ResourceClaim {
-    /// The claim, as the pod names it.
+    /// Name of an entry of the pod's spec.resourceClaims.
     name: Must<String>,
-    /// The request in the claim; all when absent.
+    /// Request of the claim to use. If empty, all of them.
     request: String,
 }
 

@@ -10,55 +10,55 @@ pub(crate) use self::rules::Host;
 
 #[api]
 pub struct SecurityContext {
-    /// Rights of the root user that are added or taken away.
+    /// Linux capabilities to add or drop.
     capabilities: Option<Capabilities>,
-    /// Whether it may do almost all that the node can.
+    /// Whether the container is privileged, which makes it nearly equivalent to root on the node.
     privileged: Option<bool>,
-    /// The SELinux context.
+    /// SELinux context of the container.
     se_linux_options: Option<SELinuxOptions>,
-    /// What holds on Windows.
+    /// Settings of Windows containers.
     #[api(tag = 10)]
     windows_options: Option<WindowsSecurityContextOptions>,
-    /// The user that it runs as.
+    /// User ID that the container runs as. Defaults to that of the image.
     #[api(tag = 4)]
     run_as_user: Option<i64>,
-    /// The group that it runs as.
+    /// Primary group ID that the container runs as.
     #[api(tag = 8)]
     run_as_group: Option<i64>,
-    /// Whether running as root is refused.
+    /// Whether the kubelet refuses to run the container as user ID 0.
     #[api(tag = 5)]
     run_as_non_root: Option<bool>,
-    /// Whether its own files cannot be changed.
+    /// Whether the root file system of the container is read-only.
     read_only_root_filesystem: Option<bool>,
-    /// Whether it can get more rights than it started with.
+    /// Whether a process can gain more privileges than its parent. False sets no_new_privs.
     allow_privilege_escalation: Option<bool>,
-    /// How much of /proc it sees.
+    /// How /proc is mounted: Default (masked) or Unmasked.
     #[api(tag = 9, go = "v1.ProcMountType", values("Default", "Unmasked"))]
     proc_mount: Option<String>,
-    /// The system calls that it may make.
+    /// Seccomp profile, which limits the system calls.
     #[api(tag = 11)]
     seccomp_profile: Option<SeccompProfile>,
-    /// What AppArmor lets it do.
+    /// AppArmor profile.
     app_armor_profile: Option<AppArmorProfile>,
 }
 
 #[api]
 pub struct Capabilities {
-    /// Those that it gets.
+    /// Capabilities to add, such as NET_ADMIN.
     #[api(go = "[]v1.Capability")]
     add: List<String>,
-    /// Those that it loses.
+    /// Capabilities to drop, such as ALL.
     #[api(go = "[]v1.Capability")]
     drop: List<String>,
 }
 
 #[api]
 pub struct SeccompProfile {
-    /// RuntimeDefault, Localhost or Unconfined.
+    /// Source of the profile: RuntimeDefault, Localhost (a file of the node) or Unconfined.
     #[api(go = "v1.SeccompProfileType", discriminator)]
     #[api(values("Localhost", "RuntimeDefault", "Unconfined"))]
     type_: Must<String>,
-    /// The profile's file on the node.
+    /// Path of the profile, relative to the kubelet's seccomp folder.
     #[api(union)]
     localhost_profile: Option<String>,
 }
@@ -100,47 +100,47 @@ pub struct WindowsSecurityContextOptions {
 
 #[api]
 pub struct PodSecurityContext {
-    /// The SELinux context.
+    /// SELinux context of all containers.
     se_linux_options: Option<SELinuxOptions>,
-    /// What holds on Windows.
+    /// Settings of Windows containers.
     #[api(tag = 8)]
     windows_options: Option<WindowsSecurityContextOptions>,
-    /// The user that containers run as.
+    /// User ID that the containers run as. Defaults to that of the image.
     #[api(tag = 2)]
     run_as_user: Option<i64>,
-    /// The group that containers run as.
+    /// Primary group ID that the containers run as.
     #[api(tag = 6)]
     run_as_group: Option<i64>,
-    /// Whether running as root is refused.
+    /// Whether the kubelet refuses to run containers as user ID 0.
     #[api(tag = 3)]
     run_as_non_root: Option<bool>,
-    /// Further groups.
+    /// Additional group IDs of the first process of each container.
     supplemental_groups: List<i64>,
-    /// Whether groups that the image names count as well.
+    /// Whether groups of the image count as well: Merge (default) or Strict.
     #[api(tag = 12, go = "v1.SupplementalGroupsPolicy", values("Merge", "Strict"))]
     supplemental_groups_policy: Option<String>,
-    /// The group that owns the volumes.
+    /// Group ID that owns the volumes, so that all containers can write to them.
     #[api(tag = 5)]
     fs_group: Option<i64>,
-    /// Kernel settings of the pod.
+    /// Namespaced kernel parameters of the pod.
     #[api(tag = 7)]
     sysctls: List<Sysctl>,
-    /// When owners of volumes are changed.
+    /// When the ownership of volumes is changed: Always (default) or OnRootMismatch.
     #[api(tag = 9, go = "v1.PodFSGroupChangePolicy", values("Always", "OnRootMismatch"))]
     fs_group_change_policy: Option<String>,
-    /// The system calls that containers may make.
+    /// Seccomp profile of the containers, which limits their system calls.
     seccomp_profile: Option<SeccompProfile>,
-    /// What AppArmor lets them do.
+    /// AppArmor profile of the containers.
     app_armor_profile: Option<AppArmorProfile>,
-    /// How volumes get their label: MountOption or Recursive.
+    /// How volumes are labelled: MountOption (default) or Recursive.
     #[api(tag = 13, go = "v1.PodSELinuxChangePolicy")]
     se_linux_change_policy: Option<String>,
 }
 
 #[api]
 pub struct Sysctl {
-    /// The name of the setting.
+    /// Name of the kernel parameter.
     name: Must<String>,
-    /// Its value.
+    /// Value of the kernel parameter.
     value: Must<String>,
 }

@@ -15,42 +15,42 @@ use schema::{
 
 use crate::columns;
 
-/// A lasting address for a set of pods.
+/// A stable address and name for a set of pods, with load balancing between them.
 #[api]
 pub struct Service {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What the service should be.
+    /// Desired behaviour of the service.
     spec: ServiceSpec,
-    /// What a load balancer has made of it.
+    /// Observed status, such as the address of its load balancer.
     status: ServiceStatus,
 }
 
 #[api]
 pub struct ServiceStatus {
-    /// What the load balancer has.
+    /// Status of the load balancer, for type LoadBalancer.
     load_balancer: LoadBalancerStatus,
-    /// What holds of the object at present.
+    /// Current conditions of the object.
     #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<Condition>,
 }
 
 #[api]
 pub struct LoadBalancerStatus {
-    /// Where the load balancer is reached.
+    /// Addresses by which the load balancer is reached.
     ingress: List<LoadBalancerIngress>,
 }
 
 #[api]
 pub struct LoadBalancerIngress {
-    /// Its address.
+    /// IP address of the load balancer.
     ip: String,
-    /// Its host name.
+    /// DNS name of the load balancer.
     hostname: String,
-    /// Whether traffic comes as sent to that address (VIP) or to a node (Proxy).
+    /// Destination of the packets that reach the node: the load balancer's IP (VIP) or the node's (Proxy).
     #[api(go = "v1.LoadBalancerIPMode")]
     ip_mode: Option<String>,
-    /// How its ports are.
+    /// State of each port of the load balancer.
     ports: List<PortStatus>,
 }
 
@@ -58,102 +58,105 @@ pub struct LoadBalancerIngress {
 pub struct PortStatus {
     /// The number of the port.
     port: Must<i32>,
-    /// TCP, UDP or SCTP.
+    /// Protocol: TCP, UDP or SCTP.
     #[api(go = "v1.Protocol", values("SCTP", "TCP", "UDP"))]
     protocol: Must<String>,
-    /// What is wrong with the port.
+    /// Reason why the port does not work, if it does not.
     error: Option<String>,
 }
 
 #[api]
 pub struct ServiceSpec {
-    /// Ports that the service answers on.
+    /// Ports of the service.
     #[api(keys("port", "protocol"), merge, merge_key = "port")]
     ports: List<ServicePort>,
-    /// Labels of the pods that answer; without them, somebody else names the endpoints.
+    /// Labels of the pods that receive the traffic. Without a selector the endpoints are managed by others.
     #[api(atomic)]
     selector: Map<String>,
-    /// The address in the cluster, or None.
+    /// Virtual IP of the service, assigned by the server. None makes the service headless: DNS then returns the pods
+    /// themselves.
     #[api(name = "clusterIP")]
     cluster_ip: String,
-    /// The addresses in the cluster, one of each family.
+    /// Virtual IPs of the service, at most one per family.
     #[api(tag = 18, name = "clusterIPs")]
     cluster_ips: List<String>,
-    /// ClusterIP, NodePort, LoadBalancer or ExternalName.
+    /// How the service is exposed: ClusterIP (default), NodePort, LoadBalancer or ExternalName.
     #[api(tag = 4, default = "ClusterIP", implied, go = "v1.ServiceType")]
     #[api(values("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"))]
     type_: String,
-    /// Further addresses that nodes take requests for.
+    /// Further IP addresses for which nodes accept traffic of this service.
     #[api(name = "externalIPs")]
     external_ips: List<String>,
-    /// Whether a client stays with one pod: ClientIP or None.
+    /// Whether requests of a client go to the same pod: None (default) or ClientIP.
     #[api(tag = 7, default = "None", implied, go = "v1.ServiceAffinity")]
     #[api(values("ClientIP", "None"))]
     session_affinity: String,
-    /// The address that a load balancer should have, where it can be chosen.
+    /// Deprecated: requested address of the load balancer.
     #[api(name = "loadBalancerIP")]
     load_balancer_ip: String,
-    /// Who may use the load balancer.
+    /// IP ranges of clients that may use the load balancer.
     load_balancer_source_ranges: List<String>,
-    /// The name that an ExternalName service stands for.
+    /// DNS name that a service of type ExternalName is an alias of.
     external_name: String,
-    /// Whether outside requests stay on the node that they reach: Cluster or Local.
+    /// Where traffic from outside goes: Cluster (default, any pod) or Local (only pods of the receiving node, which
+    /// keeps the client's address).
     #[api(go = "v1.ServiceExternalTrafficPolicy", values("Cluster", "Local"))]
     external_traffic_policy: String,
-    /// Where a load balancer asks whether a node has endpoints.
+    /// Node port on which load balancers check whether a node has pods of the service; for externalTrafficPolicy
+    /// Local.
     health_check_node_port: i32,
-    /// Whether pods count that are not ready.
+    /// Whether DNS and endpoints include pods that are not ready.
     publish_not_ready_addresses: bool,
-    /// How long a client stays with a pod.
+    /// Settings of session affinity.
     session_affinity_config: Option<SessionAffinityConfig>,
-    /// IPv4, IPv6 or both, the first of them first.
+    /// IP families of the service, IPv4 or IPv6, the primary first.
     #[api(tag = 19, go = "[]v1.IPFamily", values("", "IPv4", "IPv6"))]
     ip_families: List<String>,
-    /// SingleStack, PreferDualStack or RequireDualStack.
+    /// SingleStack (default), PreferDualStack or RequireDualStack.
     #[api(tag = 17, go = "v1.IPFamilyPolicy")]
     #[api(values("PreferDualStack", "RequireDualStack", "SingleStack"))]
     ip_family_policy: Option<String>,
-    /// Whether a load balancer needs ports on the nodes.
+    /// Whether node ports are allocated for type LoadBalancer, true by default.
     #[api(tag = 20)]
     allocate_load_balancer_node_ports: Option<bool>,
-    /// Which load balancer is meant.
+    /// Implementation of the load balancer that handles the service. Empty for the default of the cluster.
     load_balancer_class: Option<String>,
-    /// Whether requests of pods stay on their node: Cluster or Local.
+    /// Where traffic from inside the cluster goes: Cluster (default, any pod) or Local (only pods of the same node).
     #[api(go = "v1.ServiceInternalTrafficPolicy", values("Cluster", "Local"))]
     internal_traffic_policy: Option<String>,
-    /// Which endpoints are preferred: those of the same zone or node.
+    /// Preferred endpoints: PreferSameZone or PreferSameNode.
     traffic_distribution: Option<String>,
 }
 
 #[api]
 pub struct SessionAffinityConfig {
-    /// How clients are kept to one pod by their address.
+    /// Settings of affinity by client IP.
     #[api(name = "clientIP")]
     client_ip: Option<ClientIPConfig>,
 }
 
 #[api]
 pub struct ClientIPConfig {
-    /// For how long.
+    /// Seconds without traffic after which the affinity ends, 10800 by default.
     timeout_seconds: Option<i32>,
 }
 
 #[api]
 pub struct ServicePort {
-    /// Unique in the service.
+    /// Name of the port, unique in the service. Required with more than one port.
     name: String,
-    /// TCP, UDP or SCTP.
+    /// Protocol: TCP, UDP or SCTP.
     #[api(default = "TCP", go = "v1.Protocol", values("SCTP", "TCP", "UDP"))]
     protocol: String,
-    /// What is spoken on it.
+    /// Application protocol, such as http or kubernetes.io/h2c; a hint for implementations.
     #[api(tag = 6)]
     app_protocol: Option<String>,
-    /// That clients use.
+    /// Port of the service.
     #[api(tag = 3)]
     port: Must<i32>,
-    /// The port of the pods, by number or name.
+    /// Port number or name on the pods. Defaults to port.
     target_port: IntOrString,
-    /// The port on every node.
+    /// Port on every node, for types NodePort and LoadBalancer. Assigned by the server if not set.
     node_port: i32,
 }
 

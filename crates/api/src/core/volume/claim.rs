@@ -9,7 +9,7 @@ use crate::core::{
 
 #[api]
 pub struct EphemeralVolumeSource {
-    /// What the claim is made from.
+    /// Template of the claim, which is created and deleted with the pod.
     volume_claim_template: Option<PersistentVolumeClaimTemplate>,
 }
 
@@ -17,44 +17,44 @@ pub struct EphemeralVolumeSource {
 pub struct PersistentVolumeClaimTemplate {
     /// Labels and annotations of the claim.
     metadata: ObjectMeta,
-    /// What the claim asks for.
+    /// Specification of the claim.
     spec: Must<PersistentVolumeClaimSpec>,
 }
 
 #[api]
 pub struct PersistentVolumeClaimSpec {
-    /// How the volume shall be used.
+    /// Ways in which the volume must be mountable: ReadWriteOnce, ReadOnlyMany, ReadWriteMany or ReadWriteOncePod.
     #[api(go = "[]v1.PersistentVolumeAccessMode", values = &ACCESS_MODES)]
     access_modes: List<String>,
-    /// Labels of the volumes that will do.
+    /// Label selector of the volumes that may be bound.
     #[api(tag = 4)]
     selector: Option<LabelSelector>,
-    /// How large it must be.
+    /// Requested size, as requests.storage.
     #[api(tag = 2)]
     resources: VolumeResourceRequirements,
-    /// The volume that the claim has got.
+    /// PersistentVolume that the claim is bound to.
     volume_name: String,
-    /// The class that the volume shall be of.
+    /// StorageClass to provision the volume with. If not set, the default class; if "", only volumes without a class.
     #[api(tag = 5)]
     storage_class_name: Option<String>,
-    /// Filesystem or Block.
+    /// Filesystem (default) or Block for a raw device.
     #[api(default = "Filesystem", implied, go = "v1.PersistentVolumeMode")]
     #[api(values("Block", "Filesystem"))]
     volume_mode: Option<String>,
-    /// What the volume is filled from: a claim or a snapshot.
+    /// Claim or VolumeSnapshot that the new volume is filled from.
     data_source: Option<TypedLocalObjectReference>,
-    /// What the volume is filled from, of any kind.
+    /// Object of any kind that the new volume is filled from.
     data_source_ref: Option<TypedObjectReference>,
-    /// The class of attributes that it shall have.
+    /// VolumeAttributesClass that the volume should have.
     volume_attributes_class_name: Option<String>,
 }
 
 #[api]
 pub struct VolumeResourceRequirements {
-    /// The most that it may be.
+    /// Largest size that is acceptable.
     #[api(go = "v1.ResourceList")]
     limits: Map<Quantity>,
-    /// The least that it must be.
+    /// Smallest size that is acceptable.
     #[api(go = "v1.ResourceList")]
     requests: Map<Quantity>,
 }

@@ -25,7 +25,7 @@ use super::{LocalObjectReference, container::pull_policy};
 
 #[api]
 pub struct Volume {
-    /// Unique in the pod.
+    /// Name of the volume, unique in the pod.
     name: Must<String>,
     /// Where the data is.
     #[api(inline)]
@@ -34,9 +34,9 @@ pub struct Volume {
 
 #[api]
 pub struct VolumeSource {
-    /// A file or folder of the node.
+    /// File or folder of the node. A security risk: prefer other volumes.
     host_path: Option<HostPathVolumeSource>,
-    /// An empty folder that lives as long as the pod.
+    /// Empty folder that exists as long as the pod.
     empty_dir: Option<EmptyDirVolumeSource>,
     /// A disk of Google's cloud; a CSI driver has taken over.
     gce_persistent_disk: Option<GCEPersistentDiskVolumeSource>,
@@ -44,15 +44,15 @@ pub struct VolumeSource {
     aws_elastic_block_store: Option<AWSElasticBlockStoreVolumeSource>,
     /// A copy of a repository; switched off.
     git_repo: Option<GitRepoVolumeSource>,
-    /// The keys of a Secret, as files.
+    /// Keys of a Secret as files.
     secret: Option<SecretVolumeSource>,
-    /// A folder of an NFS server.
+    /// Folder of an NFS server.
     nfs: Option<NFSVolumeSource>,
     /// A disk over iSCSI.
     iscsi: Option<ISCSIVolumeSource>,
     /// A Gluster volume; no longer supported.
     glusterfs: Option<GlusterfsVolumeSource>,
-    /// A volume that outlives the pod, by its claim.
+    /// Volume of a PersistentVolumeClaim of the same namespace.
     persistent_volume_claim: Option<PersistentVolumeClaimVolumeSource>,
     /// A Ceph block device; no longer supported.
     rbd: Option<RBDVolumeSource>,
@@ -64,14 +64,14 @@ pub struct VolumeSource {
     cephfs: Option<CephFSVolumeSource>,
     /// A Flocker volume; no longer supported.
     flocker: Option<FlockerVolumeSource>,
-    /// Fields of the pod, as files.
+    /// Fields of the pod as files.
     #[api(name = "downwardAPI")]
     downward_api: Option<DownwardAPIVolumeSource>,
     /// A disk over Fibre Channel.
     fc: Option<FCVolumeSource>,
     /// A share of Microsoft's cloud; a CSI driver has taken over.
     azure_file: Option<AzureFileVolumeSource>,
-    /// The keys of a ConfigMap, as files.
+    /// Keys of a ConfigMap as files.
     config_map: Option<ConfigMapVolumeSource>,
     /// A vSphere disk; a CSI driver has taken over.
     vsphere_volume: Option<VsphereVirtualDiskVolumeSource>,
@@ -81,7 +81,7 @@ pub struct VolumeSource {
     azure_disk: Option<AzureDiskVolumeSource>,
     /// A Photon disk; no longer supported.
     photon_persistent_disk: Option<PhotonPersistentDiskVolumeSource>,
-    /// Several sources in one folder.
+    /// Several sources in one folder: Secrets, ConfigMaps, tokens and fields of the pod.
     #[api(tag = 26)]
     projected: Option<ProjectedVolumeSource>,
     /// A Portworx volume; a CSI driver has taken over.
@@ -93,25 +93,25 @@ pub struct VolumeSource {
     /// A StorageOS volume; no longer supported.
     #[api(tag = 27)]
     storageos: Option<StorageOSVolumeSource>,
-    /// A volume of a CSI driver that lives as long as the pod.
+    /// Volume of a CSI driver that exists as long as the pod.
     csi: Option<CSIVolumeSource>,
-    /// A claim that is made for the pod and lives as long as it.
+    /// Claim that is created for the pod and deleted with it.
     ephemeral: Option<EphemeralVolumeSource>,
-    /// The content of an image.
+    /// Content of an image, read-only.
     image: Option<ImageVolumeSource>,
 }
 
 #[api]
 pub struct PersistentVolumeClaimVolumeSource {
-    /// The claim in the same namespace.
+    /// Name of the claim, in the namespace of the pod.
     claim_name: Must<String>,
-    /// Whether it is mounted for reading only.
+    /// Whether the volume is mounted read-only.
     read_only: bool,
 }
 
 #[api]
 pub struct HostPathVolumeSource {
-    /// The file or folder on the node.
+    /// Path on the node.
     path: Must<String>,
     /// What must be there; empty for no check.
     #[api(default = "", implied, go = "v1.HostPathType")]
@@ -130,10 +130,10 @@ pub struct HostPathVolumeSource {
 
 #[api]
 pub struct EmptyDirVolumeSource {
-    /// Where it is kept: on disk when empty, or Memory, or huge pages.
+    /// Storage medium: empty for the node's disk, Memory for tmpfs, or HugePages.
     #[api(go = "v1.StorageMedium")]
     medium: String,
-    /// How large it may become.
+    /// Largest total size. The pod is evicted if it is exceeded.
     size_limit: Option<Quantity>,
     /// The mode of the folder.
     #[api(gate = "EmptyDirVolumeMode")]
@@ -146,7 +146,7 @@ pub struct GlusterfsVolumeSource {
     endpoints: Must<String>,
     /// The volume on the servers.
     path: Must<String>,
-    /// Whether the volume is mounted for reading only.
+    /// Whether the volume is mounted read-only.
     read_only: bool,
 }
 
@@ -156,7 +156,7 @@ pub struct RBDVolumeSource {
     monitors: Must<List<String>>,
     /// The image.
     image: Must<String>,
-    /// The file system to mount; the driver's own choice when empty.
+    /// File system type, such as ext4 or xfs. If empty, the driver chooses.
     fs_type: String,
     /// The pool of the image.
     #[api(default = "rbd")]
@@ -167,9 +167,9 @@ pub struct RBDVolumeSource {
     /// The file with the keys.
     #[api(default = "/etc/ceph/keyring")]
     keyring: String,
-    /// The secret with the credentials.
+    /// Secret with the credentials.
     secret_ref: Option<LocalObjectReference>,
-    /// Whether the volume is mounted for reading only.
+    /// Whether the volume is mounted read-only.
     read_only: bool,
 }
 
@@ -178,11 +178,11 @@ pub struct CinderVolumeSource {
     /// The id of the disk.
     #[api(name = "volumeID")]
     volume_id: Must<String>,
-    /// The file system to mount; the driver's own choice when empty.
+    /// File system type, such as ext4 or xfs. If empty, the driver chooses.
     fs_type: String,
-    /// Whether the volume is mounted for reading only.
+    /// Whether the volume is mounted read-only.
     read_only: bool,
-    /// The secret with the credentials.
+    /// Secret with the credentials.
     secret_ref: Option<LocalObjectReference>,
 }
 
@@ -196,9 +196,9 @@ pub struct CephFSVolumeSource {
     user: String,
     /// The file with the key.
     secret_file: String,
-    /// The secret with the credentials.
+    /// Secret with the credentials.
     secret_ref: Option<LocalObjectReference>,
-    /// Whether the volume is mounted for reading only.
+    /// Whether the volume is mounted read-only.
     read_only: bool,
 }
 
@@ -215,11 +215,11 @@ pub struct FlockerVolumeSource {
 pub struct GCEPersistentDiskVolumeSource {
     /// The name of the disk.
     pd_name: Must<String>,
-    /// The file system to mount; the driver's own choice when empty.
+    /// File system type, such as ext4 or xfs. If empty, the driver chooses.
     fs_type: String,
     /// The partition to mount; the whole disk when 0.
     partition: i32,
-    /// Whether the volume is mounted for reading only.
+    /// Whether the volume is mounted read-only.
     read_only: bool,
 }
 
@@ -229,7 +229,7 @@ pub struct QuobyteVolumeSource {
     registry: Must<String>,
     /// The name of the volume.
     volume: Must<String>,
-    /// Whether the volume is mounted for reading only.
+    /// Whether the volume is mounted read-only.
     read_only: bool,
     /// The user to mount as.
     user: String,
@@ -243,13 +243,13 @@ pub struct QuobyteVolumeSource {
 pub struct FlexVolumeSource {
     /// The name of the driver.
     driver: Must<String>,
-    /// The file system to mount; the driver's own choice when empty.
+    /// File system type, such as ext4 or xfs. If empty, the driver chooses.
     fs_type: String,
-    /// The secret with the credentials.
+    /// Secret with the credentials.
     secret_ref: Option<LocalObjectReference>,
-    /// Whether the volume is mounted for reading only.
+    /// Whether the volume is mounted read-only.
     read_only: bool,
-    /// What the driver is told.
+    /// Parameters that are passed to the driver.
     options: Map<String>,
 }
 
@@ -258,11 +258,11 @@ pub struct AWSElasticBlockStoreVolumeSource {
     /// The id of the disk.
     #[api(name = "volumeID")]
     volume_id: Must<String>,
-    /// The file system to mount; the driver's own choice when empty.
+    /// File system type, such as ext4 or xfs. If empty, the driver chooses.
     fs_type: String,
     /// The partition to mount; the whole disk when 0.
     partition: i32,
-    /// Whether the volume is mounted for reading only.
+    /// Whether the volume is mounted read-only.
     read_only: bool,
 }
 
@@ -278,27 +278,27 @@ pub struct GitRepoVolumeSource {
 
 #[api]
 pub struct SecretVolumeSource {
-    /// The name of the secret.
+    /// Name of the Secret, in the namespace of the pod.
     secret_name: String,
-    /// Which keys become which files; all when empty.
+    /// Keys to project, and the path of each. If empty, every key becomes a file of its name.
     items: List<KeyToPath>,
-    /// The mode of files that do not name one.
+    /// Permission bits of files that set none themselves, 0644 by default.
     #[api(default = 420, implied)]
     default_mode: Option<i32>,
-    /// Whether it may be missing.
+    /// Whether the object or key may be missing. By default a pod does not start without it.
     optional: Option<bool>,
-    /// The user who owns files that do not name one.
+    /// User ID that owns files that set none themselves.
     #[api(gate = "AtomicWriteVolumeUserFields")]
     default_user: Option<i64>,
 }
 
 #[api]
 pub struct NFSVolumeSource {
-    /// The server.
+    /// Host name or IP address of the NFS server.
     server: Must<String>,
-    /// The folder on the server.
+    /// Exported path on the server.
     path: Must<String>,
-    /// Whether the volume is mounted for reading only.
+    /// Whether the volume is mounted read-only.
     read_only: bool,
 }
 
@@ -313,9 +313,9 @@ pub struct ISCSIVolumeSource {
     /// The interface to use.
     #[api(default = "default")]
     iscsi_interface: String,
-    /// The file system to mount; the driver's own choice when empty.
+    /// File system type, such as ext4 or xfs. If empty, the driver chooses.
     fs_type: String,
-    /// Whether the volume is mounted for reading only.
+    /// Whether the volume is mounted read-only.
     read_only: bool,
     /// Further portals.
     portals: List<String>,
@@ -324,7 +324,7 @@ pub struct ISCSIVolumeSource {
     /// Whether the session logs in by CHAP.
     #[api(tag = 11)]
     chap_auth_session: bool,
-    /// The secret with the credentials.
+    /// Secret with the credentials.
     #[api(tag = 10)]
     secret_ref: Option<LocalObjectReference>,
     /// The name of the initiator.
@@ -339,9 +339,9 @@ pub struct FCVolumeSource {
     target_ww_ns: List<String>,
     /// The number of the disk.
     lun: Option<i32>,
-    /// The file system to mount; the driver's own choice when empty.
+    /// File system type, such as ext4 or xfs. If empty, the driver chooses.
     fs_type: String,
-    /// Whether the volume is mounted for reading only.
+    /// Whether the volume is mounted read-only.
     read_only: bool,
     /// The ids of the disk, instead of targets and number.
     wwids: List<String>,
@@ -353,7 +353,7 @@ pub struct AzureFileVolumeSource {
     secret_name: Must<String>,
     /// The name of the share.
     share_name: Must<String>,
-    /// Whether the volume is mounted for reading only.
+    /// Whether the volume is mounted read-only.
     read_only: bool,
 }
 
@@ -361,7 +361,7 @@ pub struct AzureFileVolumeSource {
 pub struct VsphereVirtualDiskVolumeSource {
     /// The path of the disk.
     volume_path: Must<String>,
-    /// The file system to mount; the driver's own choice when empty.
+    /// File system type, such as ext4 or xfs. If empty, the driver chooses.
     fs_type: String,
     /// The name of the storage policy.
     storage_policy_name: String,
@@ -375,7 +375,7 @@ pub struct PhotonPersistentDiskVolumeSource {
     /// The id of the disk.
     #[api(name = "pdID")]
     pd_id: Must<String>,
-    /// The file system to mount; the driver's own choice when empty.
+    /// File system type, such as ext4 or xfs. If empty, the driver chooses.
     fs_type: String,
 }
 
@@ -390,10 +390,10 @@ pub struct AzureDiskVolumeSource {
     #[api(default = "ReadWrite", go = "v1.AzureDataDiskCachingMode")]
     #[api(values("None", "ReadOnly", "ReadWrite"))]
     caching_mode: Option<String>,
-    /// The file system to mount; the driver's own choice when empty.
+    /// File system type, such as ext4 or xfs. If empty, the driver chooses.
     #[api(default = "ext4")]
     fs_type: Option<String>,
-    /// Whether the volume is mounted for reading only.
+    /// Whether the volume is mounted read-only.
     #[api(default = false)]
     read_only: Option<bool>,
     /// Shared, Dedicated or Managed.
@@ -407,9 +407,9 @@ pub struct PortworxVolumeSource {
     /// The id of the volume.
     #[api(name = "volumeID")]
     volume_id: Must<String>,
-    /// The file system to mount; the driver's own choice when empty.
+    /// File system type, such as ext4 or xfs. If empty, the driver chooses.
     fs_type: String,
-    /// Whether the volume is mounted for reading only.
+    /// Whether the volume is mounted read-only.
     read_only: bool,
 }
 
@@ -419,7 +419,7 @@ pub struct ScaleIOVolumeSource {
     gateway: Must<String>,
     /// The name of the storage system.
     system: Must<String>,
-    /// The secret with the credentials.
+    /// Secret with the credentials.
     #[api(always, required)]
     secret_ref: Option<LocalObjectReference>,
     /// Whether the gateway is talked to over TLS.
@@ -433,10 +433,10 @@ pub struct ScaleIOVolumeSource {
     storage_mode: String,
     /// The name of the volume.
     volume_name: String,
-    /// The file system to mount; the driver's own choice when empty.
+    /// File system type, such as ext4 or xfs. If empty, the driver chooses.
     #[api(default = "xfs")]
     fs_type: String,
-    /// Whether the volume is mounted for reading only.
+    /// Whether the volume is mounted read-only.
     read_only: bool,
 }
 
@@ -446,27 +446,27 @@ pub struct StorageOSVolumeSource {
     volume_name: String,
     /// The namespace of the volume; the pod's when absent.
     volume_namespace: String,
-    /// The file system to mount; the driver's own choice when empty.
+    /// File system type, such as ext4 or xfs. If empty, the driver chooses.
     fs_type: String,
-    /// Whether the volume is mounted for reading only.
+    /// Whether the volume is mounted read-only.
     read_only: bool,
-    /// The secret with the credentials.
+    /// Secret with the credentials.
     secret_ref: Option<LocalObjectReference>,
 }
 
 #[api]
 pub struct ConfigMapVolumeSource {
-    /// Which object, by name.
+    /// Name of the object, which is in the same namespace.
     #[api(inline)]
     local_object_reference: LocalObjectReference,
-    /// Which keys become which files; all when empty.
+    /// Keys to project, and the path of each. If empty, every key becomes a file of its name.
     items: List<KeyToPath>,
-    /// The mode of files that do not name one.
+    /// Permission bits of files that set none themselves, 0644 by default.
     #[api(default = 420, implied)]
     default_mode: Option<i32>,
-    /// Whether it may be missing.
+    /// Whether the object or key may be missing. By default a pod does not start without it.
     optional: Option<bool>,
-    /// The user who owns files that do not name one.
+    /// User ID that owns files that set none themselves.
     #[api(gate = "AtomicWriteVolumeUserFields")]
     default_user: Option<i64>,
 }
@@ -475,11 +475,11 @@ pub struct ConfigMapVolumeSource {
 pub struct CSIVolumeSource {
     /// The name of the driver.
     driver: Must<String>,
-    /// Whether the volume is mounted for reading only.
+    /// Whether the volume is mounted read-only.
     read_only: Option<bool>,
-    /// The file system to mount; the driver's own choice when empty.
+    /// File system type, such as ext4 or xfs. If empty, the driver chooses.
     fs_type: Option<String>,
-    /// What the driver is told.
+    /// Parameters that are passed to the driver.
     volume_attributes: Map<String>,
     /// The secret for mounting into a pod.
     node_publish_secret_ref: Option<LocalObjectReference>,
@@ -487,43 +487,43 @@ pub struct CSIVolumeSource {
 
 #[api]
 pub struct DownwardAPIVolumeSource {
-    /// Which fields become which files.
+    /// Files, and the field of each.
     items: List<DownwardAPIVolumeFile>,
-    /// The mode of files that do not name one.
+    /// Permission bits of files that set none themselves, 0644 by default.
     #[api(default = 420, implied)]
     default_mode: Option<i32>,
-    /// The user who owns files that do not name one.
+    /// User ID that owns files that set none themselves.
     #[api(gate = "AtomicWriteVolumeUserFields")]
     default_user: Option<i64>,
 }
 
 #[api]
 pub struct ImageVolumeSource {
-    /// The image or artifact.
+    /// Image or artifact to mount.
     reference: String,
-    /// When it is fetched: Always, IfNotPresent or Never.
+    /// When it is pulled: Always, IfNotPresent or Never.
     #[api(go = "v1.PullPolicy", values("Always", "IfNotPresent", "Never"))]
     pull_policy: String,
 }
 
 #[api]
 pub struct VolumeMount {
-    /// Of the volume.
+    /// Name of a volume of the pod.
     name: Must<String>,
-    /// Whether it cannot be written to.
+    /// Whether the mount is read-only, false by default.
     read_only: bool,
-    /// Whether that holds for what is mounted below it, too.
+    /// Whether mounts below a read-only mount are read-only too: Disabled, IfPossible or Enabled.
     #[api(tag = 7, go = "v1.RecursiveReadOnlyMode")]
     recursive_read_only: Option<String>,
-    /// Where it appears.
+    /// Path in the container at which the volume is mounted.
     #[api(tag = 3)]
     mount_path: Must<String>,
-    /// The part of the volume that appears.
+    /// Path within the volume to mount, instead of its root.
     sub_path: String,
-    /// Whether mounts made later are seen on the other side.
+    /// Whether later mounts are visible on the other side: None (default), HostToContainer or Bidirectional.
     #[api(go = "v1.MountPropagationMode", values("Bidirectional", "HostToContainer", "None"))]
     mount_propagation: Option<String>,
-    /// As subPath, with $(NAME) for environment variables.
+    /// Like subPath; $(NAME) is replaced by the variable NAME.
     sub_path_expr: String,
     /// Further options of the mount.
     #[api(tag = 8, set, gate = "VolumeBindMountOptions")]
@@ -532,9 +532,9 @@ pub struct VolumeMount {
 
 #[api]
 pub struct VolumeDevice {
-    /// The claim's volume in the pod.
+    /// Name of a volume of the pod that is a claim with volumeMode Block.
     name: Must<String>,
-    /// The device that the container sees.
+    /// Path of the device in the container.
     device_path: Must<String>,
 }
 

@@ -7,27 +7,27 @@ use crate::core::{LocalObjectReference, ObjectFieldSelector, ResourceFieldSelect
 
 #[api]
 pub struct ProjectedVolumeSource {
-    /// What the files come from.
+    /// Sources of the files.
     #[api(always)]
     sources: List<VolumeProjection>,
-    /// The mode of files that do not name one.
+    /// Permission bits of files that set none themselves, 0644 by default.
     #[api(default = 420, implied)]
     default_mode: Option<i32>,
-    /// The user who owns files that do not name one.
+    /// User ID that owns files that set none themselves.
     #[api(gate = "AtomicWriteVolumeUserFields")]
     default_user: Option<i64>,
 }
 
 #[api]
 pub struct VolumeProjection {
-    /// Keys of a secret.
+    /// Keys of a Secret.
     secret: Option<SecretProjection>,
     /// Fields of the pod.
     #[api(name = "downwardAPI")]
     downward_api: Option<DownwardAPIProjection>,
-    /// Keys of a map.
+    /// Keys of a ConfigMap.
     config_map: Option<ConfigMapProjection>,
-    /// A token of the pod's account.
+    /// A token of the pod's service account, renewed before it expires.
     service_account_token: Option<ServiceAccountTokenProjection>,
     /// Certificates that the cluster trusts.
     cluster_trust_bundle: Option<ClusterTrustBundleProjection>,
@@ -37,38 +37,38 @@ pub struct VolumeProjection {
 
 #[api]
 pub struct SecretProjection {
-    /// Which object, by name.
+    /// Name of the object, which is in the same namespace.
     #[api(inline)]
     local_object_reference: LocalObjectReference,
-    /// Which keys become which files; all when empty.
+    /// Keys to project, and the path of each. If empty, every key becomes a file of its name.
     items: List<KeyToPath>,
-    /// Whether it may be missing.
+    /// Whether the object or key may be missing. By default a pod does not start without it.
     #[api(tag = 4)]
     optional: Option<bool>,
 }
 
 #[api]
 pub struct ConfigMapProjection {
-    /// Which object, by name.
+    /// Name of the object, which is in the same namespace.
     #[api(inline)]
     local_object_reference: LocalObjectReference,
-    /// Which keys become which files; all when empty.
+    /// Keys to project, and the path of each. If empty, every key becomes a file of its name.
     items: List<KeyToPath>,
-    /// Whether it may be missing.
+    /// Whether the object or key may be missing. By default a pod does not start without it.
     #[api(tag = 4)]
     optional: Option<bool>,
 }
 
 #[api]
 pub struct ServiceAccountTokenProjection {
-    /// Whom the token is for.
+    /// Audience of the token. Defaults to the API server.
     audience: String,
-    /// How long the token is good.
+    /// Lifetime of the token in seconds, 3600 by default, at least 600.
     #[api(default = 3600, implied)]
     expiration_seconds: Option<i64>,
-    /// The file, relative to the volume.
+    /// Path of the file, relative to the volume.
     path: Must<String>,
-    /// The user who owns the file.
+    /// User ID that owns the file.
     #[api(gate = "AtomicWriteVolumeUserFields")]
     user: Option<i64>,
 }
@@ -81,13 +81,13 @@ pub struct ClusterTrustBundleProjection {
     signer_name: Option<String>,
     /// Which of the signer's bundles.
     label_selector: Option<LabelSelector>,
-    /// Whether it may be missing.
+    /// Whether the object or key may be missing. By default a pod does not start without it.
     #[api(tag = 5)]
     optional: Option<bool>,
-    /// The file, relative to the volume.
+    /// Path of the file, relative to the volume.
     #[api(tag = 4)]
     path: Must<String>,
-    /// The user who owns the file.
+    /// User ID that owns the file.
     #[api(tag = 6, gate = "AtomicWriteVolumeUserFields")]
     user: Option<i64>,
 }
@@ -108,9 +108,9 @@ pub struct PodCertificateProjection {
     key_path: String,
     /// The file with the certificates alone.
     certificate_chain_path: String,
-    /// What the signer is told.
+    /// Annotations that are passed to the signer.
     user_annotations: Map<String>,
-    /// The user who owns the file.
+    /// User ID that owns the file.
     #[api(gate = "AtomicWriteVolumeUserFields")]
     user: Option<i64>,
 }
@@ -123,28 +123,28 @@ pub struct DownwardAPIProjection {
 
 #[api]
 pub struct DownwardAPIVolumeFile {
-    /// The file, relative to the volume.
+    /// Path of the file, relative to the volume.
     path: Must<String>,
-    /// A field of the pod.
+    /// A field of the pod, such as metadata.name or status.podIP.
     field_ref: Option<ObjectFieldSelector>,
     /// A limit or request of a container.
     resource_field_ref: Option<ResourceFieldSelector>,
-    /// The mode of the file.
+    /// Permission bits of the file.
     mode: Option<i32>,
-    /// The user who owns the file.
+    /// User ID that owns the file.
     #[api(gate = "AtomicWriteVolumeUserFields")]
     user: Option<i64>,
 }
 
 #[api]
 pub struct KeyToPath {
-    /// The key.
+    /// Key to project.
     key: Must<String>,
-    /// The file, relative to the volume.
+    /// Path of the file, relative to the volume.
     path: Must<String>,
-    /// The mode of the file.
+    /// Permission bits of the file.
     mode: Option<i32>,
-    /// The user who owns the file.
+    /// User ID that owns the file.
     #[api(gate = "AtomicWriteVolumeUserFields")]
     user: Option<i64>,
 }

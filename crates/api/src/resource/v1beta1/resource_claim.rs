@@ -12,7 +12,7 @@ use crate::resource::{
 /// A claim of devices for the use of workloads.
 #[api]
 pub struct ResourceClaim {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// What is claimed. It never changes.
     #[api(always, checks(Immutable))]

@@ -13,7 +13,7 @@ use crate::resource;
 /// What claims are made from, one for each pod.
 #[api]
 pub struct ResourceClaimTemplate {
-    /// Name, labels and the like.
+    /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
     /// What the claims look like. It never changes.
     #[api(always)]

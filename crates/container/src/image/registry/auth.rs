@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::{
     super::{Error, Result},
     Auth,
-    http::{Http, is_loopback},
+    http::{Http, Reach, between, is_loopback},
 };
 
 const LARGEST_TOKEN: u64 = 1 << 20;
@@ -56,6 +56,11 @@ async fn token(
     if auth.is_some() && !may_see_secrets(realm, url) {
         return Err(unauthorized(format!("will not send credentials to {realm} unencrypted")));
     }
+    // The realm is the registry's word.
+    let reach = match url.parse::<Uri>() {
+        Ok(url) => between(&url, Reach::Anywhere),
+        Err(_) => Reach::Public,
+    };
     let mut query = String::new();
     for key in ["service", "scope"] {
         if let Some(value) = challenge.parameters.get(key) {
@@ -71,7 +76,7 @@ async fn token(
                 format!("grant_type=refresh_token&client_id=tiphys&refresh_token={token}{query}");
             let post = Request::post(realm)
                 .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
-            http.send_with(post, Bytes::from(body)).await?
+            http.send_with(post, Bytes::from(body), reach).await?
         }
         _ => {
             let separator = if realm.contains('?') { "&" } else { "?" };
@@ -80,7 +85,7 @@ async fn token(
             if let Some(auth) = auth {
                 get = get.header(header::AUTHORIZATION, basic(auth).0);
             }
-            http.send(get).await?
+            http.send(get, reach).await?
         }
     };
     let status = request.status();

@@ -15,7 +15,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
     task::JoinSet,
-    time::timeout,
+    time::{Instant, timeout},
 };
 use tokio_rustls::TlsConnector;
 
@@ -26,6 +26,9 @@ use super::{
 
 const CONNECT: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_mins(1);
+/// As many bytes must come in that time as a body goes on: a registry that sends a byte now and
+/// then would hold a pull for ever.
+const LEAST: u64 = 64 << 10;
 const MOST_REDIRECTS: usize = 5;
 /// Where distributions keep the certificates they trust.
 const BUNDLES: [&str; 4] = [
@@ -40,16 +43,49 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 pub(super) struct Http {
     tls: TlsConnector,
+    patience: Duration,
+}
+
+/// Where a request may lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Wherever the administrator or the image's name says.
+    Anywhere,
+    /// Where a registry says: not to what only this machine and its neighbours reach.
+    Public,
+}
+
+/// How fast a body comes, counted while we wait for it.
+#[derive(Debug)]
+struct Pace {
+    patience: Duration,
+    waited: Duration,
+    bytes: u64,
+}
+
+impl Pace {
+    /// An error if too little came for too long.
+    fn note(&mut self, waited: Duration, bytes: usize) -> Result<()> {
+        self.waited += waited;
+        self.bytes += bytes as u64;
+        if self.bytes >= LEAST {
+            (self.waited, self.bytes) = (Duration::ZERO, 0);
+        } else if self.waited > self.patience {
+            return Err(Error::Registry("the registry sends too slowly".to_owned()));
+        }
+        Ok(())
+    }
 }
 
 /// A response, and the task that reads it off its connection: it ends with this.
 pub(super) struct Answer {
     response: Response<Incoming>,
+    pace: Pace,
     _connection: JoinSet<()>,
 }
 
 impl Http {
-    pub(super) fn new(extra_roots: &[u8]) -> Result<Self> {
+    pub(super) fn new(extra_roots: &[u8], patience: Option<Duration>) -> Result<Self> {
         let mut roots = RootCertStore::empty();
         let system = BUNDLES.iter().find_map(|path| std::fs::read(path).ok()).unwrap_or_default();
         for pem in [&system, extra_roots] {
@@ -63,33 +99,40 @@ impl Http {
             .map_err(|error| Error::malformed(error.to_string()))?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        Ok(Self { tls: Arc::new(config).into() })
+        Ok(Self { tls: Arc::new(config).into(), patience: patience.unwrap_or(ANSWER) })
     }
 
-    pub(super) async fn send(&self, request: Builder) -> Result<Answer> {
-        self.send_with(request, Bytes::new()).await
+    pub(super) async fn send(&self, request: Builder, reach: Reach) -> Result<Answer> {
+        self.send_with(request, Bytes::new(), reach).await
     }
 
-    pub(super) async fn send_with(&self, request: Builder, body: Bytes) -> Result<Answer> {
+    pub(super) async fn send_with(
+        &self,
+        request: Builder,
+        body: Bytes,
+        mut reach: Reach,
+    ) -> Result<Answer> {
         let request = request
             .body(body)
             .map_err(|error| Error::malformed(format!("invalid request: {error}")))?;
         let (mut head, body) = request.into_parts();
         for _ in 0..=MOST_REDIRECTS {
-            let answer = self.once(Request::from_parts(head.clone(), body.clone())).await?;
+            let request = Request::from_parts(head.clone(), body.clone());
+            let answer = self.once(request, reach).await?;
             if !is_redirect(answer.status()) {
                 return Ok(answer);
             }
             let next = target(&head.uri, answer.headers())?;
             if next.authority() != head.uri.authority() {
                 head.headers.remove(header::AUTHORIZATION); // meant for the first host only
+                reach = between(&head.uri, reach);
             }
             head.uri = next;
         }
         Err(Error::malformed(format!("more than {MOST_REDIRECTS} redirects")))
     }
 
-    async fn once(&self, mut request: Request<Bytes>) -> Result<Answer> {
+    async fn once(&self, mut request: Request<Bytes>, reach: Reach) -> Result<Answer> {
         let uri = request.uri().clone();
         let authority =
             uri.authority().ok_or_else(|| Error::malformed(format!("no host in {uri}")))?;
@@ -108,7 +151,7 @@ impl Http {
             .parse()
             .map_err(|e| failed(&e))?;
 
-        let stream = timeout(CONNECT, self.connect(&uri))
+        let stream = timeout(CONNECT, self.connect(&uri, reach))
             .await
             .map_err(|_| failed(&"connection timed out"))??;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
@@ -119,14 +162,15 @@ impl Http {
             // Its error reaches the reader of the response, too.
             let _ = connection.await;
         });
-        let response = timeout(ANSWER, sender.send_request(request.map(Full::new)))
+        let response = timeout(self.patience, sender.send_request(request.map(Full::new)))
             .await
             .map_err(|_| failed(&"no answer in time"))?
             .map_err(|error| failed(&error))?;
-        Ok(Answer { response, _connection: tasks })
+        let pace = Pace { patience: self.patience, waited: Duration::ZERO, bytes: 0 };
+        Ok(Answer { response, pace, _connection: tasks })
     }
 
-    async fn connect(&self, uri: &Uri) -> Result<Box<dyn Stream>> {
+    async fn connect(&self, uri: &Uri, reach: Reach) -> Result<Box<dyn Stream>> {
         let failed = |error: &dyn std::fmt::Display| {
             Error::Registry(format!("failed to connect to {uri}: {error}"))
         };
@@ -139,6 +183,9 @@ impl Http {
         let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
         let mut last = None;
         for address in resolve::addresses(host).await? {
+            if reach == Reach::Public && !is_public(address) {
+                return Err(Error::malformed(format!("the registry leads to {address}")));
+            }
             match TcpStream::connect((address, port)).await {
                 Ok(stream) if !secure => return Ok(Box::new(stream)),
                 Ok(stream) => {
@@ -167,17 +214,21 @@ impl Answer {
     /// The next part of the body.
     pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>> {
         loop {
-            let frame = timeout(ANSWER, self.response.body_mut().frame())
+            let began = Instant::now();
+            let frame = timeout(self.pace.patience, self.response.body_mut().frame())
                 .await
                 .map_err(|_| Error::Registry("the registry stopped sending".to_owned()))?;
+            let waited = began.elapsed();
             match frame
                 .transpose()
                 .map_err(|error| Error::Registry(format!("connection broke: {error}")))?
             {
                 None => return Ok(None),
                 Some(frame) => {
-                    if let Ok(bytes) = frame.into_data() {
-                        return Ok(Some(bytes));
+                    let bytes = frame.into_data().ok();
+                    self.pace.note(waited, bytes.as_ref().map_or(0, Bytes::len))?;
+                    if bytes.is_some() {
+                        return Ok(bytes);
                     }
                 }
             }
@@ -195,6 +246,21 @@ impl Answer {
         }
         Ok(bytes)
     }
+}
+
+/// Where somebody at this address may send us: a registry on this machine anywhere.
+pub(super) fn between(from: &Uri, reach: Reach) -> Reach {
+    if from.host().is_some_and(is_loopback) { reach } else { Reach::Public }
+}
+
+/// Whether an address is not this machine's own or its neighbours': where clouds keep credentials.
+fn is_public(address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    let local = match address {
+        IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast() || ip.octets()[0] == 0,
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    !(local || address.is_loopback() || address.is_unspecified() || address.is_multicast())
 }
 
 pub(super) fn is_loopback(host: &str) -> bool {
@@ -223,4 +289,44 @@ fn target(from: &Uri, headers: &HeaderMap) -> Result<Uri> {
         return Err(invalid());
     }
     Ok(to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_registry_leads_to_no_neighbour() {
+        for (address, public) in [
+            ("192.0.2.7", true),
+            ("10.0.0.1", true),
+            ("2001:db8::1", true),
+            ("127.0.0.1", false),
+            ("0.0.0.0", false),
+            ("169.254.169.254", false),
+            ("::1", false),
+            ("::ffff:127.0.0.1", false),
+            ("::ffff:169.254.169.254", false),
+            ("fe80::1", false),
+            ("224.0.0.1", false),
+        ] {
+            assert_eq!(is_public(address.parse().expect("an address")), public, "{address}");
+        }
+        let reach = |from: &str| between(&from.parse().expect("a URL"), Reach::Anywhere);
+        assert_eq!(reach("https://registry.example/v2/"), Reach::Public);
+        assert_eq!(reach("http://127.0.0.1:5000/v2/"), Reach::Anywhere);
+    }
+
+    #[test]
+    fn drops_are_too_slow_and_a_stream_is_not() {
+        let new = || Pace { patience: Duration::from_mins(1), waited: Duration::ZERO, bytes: 0 };
+        let mut drops = new();
+        let notes: Vec<bool> =
+            (0..4).map(|_| drops.note(Duration::from_secs(20), 1).is_ok()).collect();
+        assert_eq!(notes, [true, true, true, false]);
+        let mut stream = new();
+        for _ in 0..100 {
+            stream.note(Duration::from_secs(20), 40 << 10).expect("two kibibytes a second");
+        }
+    }
 }

@@ -22,7 +22,7 @@ use super::{
     space::Reserving,
 };
 use auth::Authorization;
-use http::{Answer, Http};
+use http::{Answer, Http, Reach};
 
 const TRIES: u32 = 3;
 /// Between the network and the disk; a chunk is what one read brought.
@@ -37,6 +37,8 @@ pub struct Registries {
     pub endpoints: BTreeMap<String, Vec<String>>,
     /// Certificates in PEM that are trusted beside the system's.
     pub roots: Vec<u8>,
+    /// How long a registry may take to answer, and to send the next 64 KiB; a minute if absent.
+    pub patience: Option<Duration>,
 }
 
 impl Registries {
@@ -107,7 +109,7 @@ impl Client {
             Some(endpoints) if !endpoints.is_empty() => endpoints.clone(),
             _ => vec![reference::endpoint(&reference.host)],
         };
-        let http = Http::new(&registries.roots)?;
+        let http = Http::new(&registries.roots, registries.patience)?;
         Ok(Self {
             http,
             reference: reference.clone(),
@@ -240,7 +242,7 @@ impl Client {
             value.set_sensitive(true);
             request = request.header(header::AUTHORIZATION, value);
         }
-        self.http.send(request).await
+        self.http.send(request, Reach::Anywhere).await
     }
 
     async fn check(&self, answer: Answer, url: &str) -> Result<Answer> {

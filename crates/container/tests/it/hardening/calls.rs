@@ -1,9 +1,17 @@
 //! System calls under the runtime's own filter, made by a program that makes one call and ends with its error number.
 
-use container::cri::{ImageSpec, Int64Value, SecurityProfile, security_profile::ProfileType};
+use std::path::Path;
+
+use container::cri::{
+    ContainerConfig, ExecRequest, ImageSpec, Int64Value, NamespaceMode, SecurityProfile,
+    security_profile::ProfileType,
+};
 
 use super::security;
-use crate::support::{Runtime, file, shell};
+use crate::{
+    stream::Session,
+    support::{Runtime, file, shell, wait_for},
+};
 
 /// An executable for x86-64 that calls `number` and exits with the error.
 fn program(number: u32) -> Vec<u8> {
@@ -88,4 +96,60 @@ async fn calls_that_are_newer_than_the_filter_do_not_exist() {
     }
     runtime.remove(&sandbox).await;
     runtime.end().await;
+}
+
+/// A profile may forbid what the runtime itself does between loading it and running the program.
+#[tokio::test]
+async fn a_profile_may_forbid_all_that_a_start_takes() {
+    const CALLS: &str = r#"["clone", "clone3", "fork", "vfork", "setsid", "capset",
+        "sendmsg", "close_range", "madvise"]"#;
+    const TAKE_TERMINAL: &str = r#"{"index": 1, "value": 21518, "op": "SCMP_CMP_EQ"}"#;
+    let mut runtime = Runtime::start().await;
+    let sandbox = runtime.sharing_sandbox("pod").await;
+    for (number, action) in ["SCMP_ACT_ERRNO", "SCMP_ACT_KILL_PROCESS"].into_iter().enumerate() {
+        for shares in [false, true] {
+            for no_new_privs in [false, true] {
+                let name = format!("{number}-{shares}-{no_new_privs}");
+                let path = runtime.folder().join(format!("{name}.json"));
+                let profile = format!(
+                    r#"{{"defaultAction": "SCMP_ACT_ALLOW",
+                        "syscalls": [{{"names": {CALLS}, "action": "{action}"}},
+                        {{"names": ["ioctl"], "action": "{action}", "args": [{TAKE_TERMINAL}]}}]}}"#
+                );
+                std::fs::write(&path, profile).expect("written");
+                let mut config = shell(&name, "echo begun; exec sleep 1000");
+                restrict(&mut config, &path, shares, no_new_privs);
+                let id = runtime.container(&sandbox, config).await;
+                wait_for(&runtime.logs().join(format!("{name}.log")), "begun").await;
+                let said = runtime.exec(&id, "echo $((6 * 7))").await.expect("exec");
+                assert_eq!(said, (0, "42\n".to_owned()), "{name}");
+                let (code, said) = runtime.exec(&id, "/bin/true; echo forked").await.expect("exec");
+                assert!(code != 0 && !said.contains("forked"), "{name}: {code} {said}");
+                assert_eq!(terminal(&mut runtime, &id).await, "42", "{name}");
+            }
+        }
+    }
+    runtime.remove(&sandbox).await;
+    runtime.end().await;
+}
+
+fn restrict(config: &mut ContainerConfig, profile: &Path, shares: bool, no_new_privs: bool) {
+    let security = security(config);
+    let options = security.namespace_options.as_mut().expect("made by shell()");
+    options.pid = if shares { NamespaceMode::Pod } else { NamespaceMode::Container }.into();
+    security.no_new_privs = no_new_privs;
+    security.seccomp = Some(SecurityProfile {
+        profile_type: ProfileType::Localhost.into(),
+        localhost_ref: profile.to_string_lossy().into_owned(),
+    });
+}
+
+/// What a command says that has a terminal.
+async fn terminal(runtime: &mut Runtime, id: &str) -> String {
+    let cmd = ["sh", "-c", "echo $((6 * 7))"].map(str::to_owned).into();
+    let container_id = id.to_owned();
+    let request =
+        ExecRequest { container_id, cmd, tty: true, stdin: true, stdout: true, stderr: false };
+    let url = runtime.cri.runtime.exec(request).await.expect("exec").into_inner().url;
+    Session::open(&url).await.read(1, "42").await.trim().to_owned()
 }

@@ -10,7 +10,10 @@ use std::{
     },
 };
 
-use container::cri::{ContainerConfig, ExecSyncRequest, NamespaceMode, RemoveContainerRequest};
+use container::cri::{
+    ContainerConfig, ExecSyncRequest, NamespaceMode, RemoveContainerRequest, SecurityProfile,
+    security_profile::ProfileType,
+};
 
 use super::{allow_tracing, races, security};
 use crate::support::{Runtime, shell, wait_for};
@@ -108,15 +111,25 @@ fn faults(pid: &str, init: i32, folder: &Path) -> Option<String> {
     if set(&status)? & !of_init != 0 {
         faults.push("more capabilities".to_owned());
     }
+    if !status.contains("Seccomp:\t2\n") {
+        faults.push("no filter".to_owned()); // whoever traces it now has none either
+    }
     // It may have become the container's program in between.
     (link(pid, "exe")? == program).then(|| faults.join(", "))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_exec_has_the_containers_rights_when_it_appears() {
+async fn an_exec_has_the_containers_rights_and_filter_when_it_appears() {
     let mut runtime = Runtime::start().await;
     let sandbox = runtime.sandbox("pod").await;
-    let id = runtime.container(&sandbox, shell("a", "sleep 100000")).await; // 10,000 take a while
+    let mut config = shell("a", "sleep 100000"); // 10,000 take a while
+    // What runs in it may trace: then not even what cannot be dumped is safe.
+    allow_tracing(&mut config);
+    security(&mut config).seccomp = Some(SecurityProfile {
+        profile_type: ProfileType::RuntimeDefault.into(),
+        ..SecurityProfile::default()
+    });
+    let id = runtime.container(&sandbox, config).await;
     let (init, folder) = (runtime.init(&id), runtime.folder().to_owned());
     let (over, seen) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let (stop, count) = (over.clone(), seen.clone());

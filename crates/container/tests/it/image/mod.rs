@@ -2,6 +2,7 @@
 
 mod archives;
 mod hostile;
+mod hostile_registry;
 mod pulls;
 mod registry;
 

@@ -22,7 +22,7 @@ pub(super) fn make_anew(
     call: &Call<'_>,
     info: &Info,
     wanted: &Value,
-    current: Value,
+    current: &Value,
     query: &str,
 ) -> Result<Value> {
     let server = call.server()?;
@@ -30,8 +30,8 @@ pub(super) fn make_anew(
     let patience = Duration::from_nanos(call.flags.duration("timeout").max(0).unsigned_abs());
     until_gone(call, info, patience)?;
     let path = info.resource.path(&info.namespace, "") + query;
-    server.post(&path, &fresh(wanted.clone())).map_err(|fail| {
-        match server.post(&path, &fresh(current)) {
+    server.create(&path, wanted).map_err(|fail| {
+        match server.create(&path, current) {
             Ok(_) => fail,
             Err(again) => Fail::error(format!(
                 "An error occurred force-replacing the existing object with the newly provided one:\n\n{}.\n\nAdditionally, an error occurred attempting to restore the original object:\n\n{}",
@@ -40,10 +40,4 @@ pub(super) fn make_anew(
             )),
         }
     })
-}
-
-/// Without the revision that only an object of the server has.
-fn fresh(mut object: Value) -> Value {
-    object["metadata"].remove("resourceVersion");
-    object
 }

@@ -206,3 +206,63 @@ fn an_ephemeral_container_that_has_ended_never_runs_again() {
     let waiting = with("waiting: {reason: ContainerCreating}");
     assert_eq!(steps(&waiting, &seen(&running)), [start("e", Role::Ephemeral, 0)]);
 }
+
+const RESTARTS_ALL: &str = "metadata: {name: p, namespace: ns, uid: u}
+spec: {restartPolicy: Never, initContainers: [{name: x, image: i}], containers: [{name: a, image: i, restartPolicy: Never, \
+restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: In, values: [42]}}]}, {name: b, image: i}]}";
+
+#[test]
+fn a_rule_has_all_containers_begin_again_and_its_cause_goes_last() {
+    let pod = pod(RESTARTS_ALL);
+    let all = |code| {
+        seen(&[
+            container("a", State::Exited, code),
+            container("b", State::Running, 0),
+            container("x", State::Exited, 0),
+        ])
+    };
+    assert_eq!(steps(&pod, &all(1)), [], "no rule of this exit code");
+    let mut memory = Memory::default();
+    let next = plan(&pod, None, &all(42), &mut memory, 100 * SECOND);
+    let remove = |name: &str| Step::Remove { id: format!("id-{name}") };
+    let why = "Stopping container b".to_owned();
+    let kill = Step::Kill { id: "id-b".into(), name: "b".into(), grace: 0, why };
+    assert_eq!(next.steps, [kill, remove("b"), remove("x"), remove("a")]);
+    assert!(next.restarts_all);
+
+    // what is left of them is a count; also of those that had ended for good
+    let text = "{containerStatuses: [{name: a, state: {terminated: {exitCode: 42}}, restartCount: 1}, \
+                {name: b, state: {running: {}}, restartCount: 0}], \
+                initContainerStatuses: [{name: x, state: {terminated: {exitCode: 0}}, restartCount: 0}]}";
+    let statuses = from_yaml(text).unwrap();
+    memory.past = restart::past_of_all(&pod, &statuses, &all(42));
+    let again = plan(&pod, None, &seen(&[]), &mut memory, 101 * SECOND);
+    assert_eq!(again.steps, [start("x", Role::Init, 1)]);
+    let initialized = Container { restarts: 1, ..container("x", State::Exited, 0) };
+    let again = plan(&pod, None, &seen(&[initialized]), &mut memory, 102 * SECOND);
+    assert_eq!(again.steps, [start("a", Role::Regular, 2), start("b", Role::Regular, 1)]);
+
+    // the next time comes later
+    let mut cause = container("a", State::Exited, 42);
+    cause.finished = 103 * SECOND;
+    let waits = plan(&pod, None, &seen(&[cause]), &mut memory, 103 * SECOND);
+    assert_eq!((waits.steps, waits.at), (vec![], Some(113 * SECOND)));
+}
+
+/// The node was down: the runtime has no container of the pod any more.
+#[test]
+fn what_had_ended_for_good_stays_so_and_the_rest_is_counted_on() {
+    let text = "metadata: {name: p, namespace: ns, uid: u}
+spec: {restartPolicy: OnFailure, containers: [{name: a, image: i}, {name: b, image: i}]}
+status: {containerStatuses: [{name: a, restartCount: 2, containerID: c, state: {running: {}}}, \
+{name: b, restartCount: 0, containerID: c, state: {terminated: {exitCode: 0}}}]}";
+    let pod = pod(text);
+    let mut memory = Memory { past: restart::past(&pod), ..Memory::default() };
+    let next = plan(&pod, None, &seen(&[]), &mut memory, 0);
+    assert_eq!(next.steps, [start("a", Role::Regular, 2)]);
+    let done =
+        Pod::from(from_yaml(&text.replace("running: {}", "terminated: {exitCode: 0}")).unwrap());
+    let mut memory = Memory { past: restart::past(&done), ..Memory::default() };
+    let next = plan(&done, None, &Observed::default(), &mut memory, 0);
+    assert_eq!(next.steps, [], "all is done");
+}

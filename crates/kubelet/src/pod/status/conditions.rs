@@ -4,14 +4,19 @@ use api::core::{Container as Spec, Pod};
 use object::{Lens, Text, Time, Value};
 
 use super::{SECOND, Tally, Writer, exit_code, names_where};
+use crate::pod::restart;
+
+/// The reason of the kubelet's own `DisruptionTarget` condition, which others write too.
+pub(crate) const TERMINATION_BY_KUBELET: &str = "TerminationByKubelet";
 
 /// Conditions that nobody else writes.
-pub(crate) const OWN_CONDITIONS: [&str; 7] = [
+pub(crate) const OWN_CONDITIONS: [&str; 8] = [
     "PodReadyToStartContainers",
     "Initialized",
     "Ready",
     "ContainersReady",
     "PodScheduled",
+    "AllContainersRestarting",
     "PodResizePending",
     "PodResizeInProgress",
 ];
@@ -45,8 +50,9 @@ impl Writer<'_> {
                 incomplete.push(name);
             }
         }
-        let begun = Tally::of(regular);
-        if begun.running + begun.stopped > 0 {
+        let begun = Tally::of(self.pod, regular);
+        // a pod that begins anew was initialized before
+        if begun.running + begun.stopped > 0 || self.pod.status().is_true("Initialized") {
             incomplete.clear();
         }
         let ips = !status["podIP"].is_null();
@@ -74,6 +80,17 @@ impl Writer<'_> {
         out.put("Ready", gated);
         out.put("ContainersReady", ready);
         out.put("PodScheduled", (true, "", String::new()));
+        if restart::can_restart_all(self.pod) {
+            let restarting = match over {
+                Some(reason) => (false, reason, String::new()),
+                None if restart::trigger(self.pod, self.seen).is_some() => {
+                    let message = "container exited with restart policy rule".to_owned();
+                    (true, "RestartAllContainersStarted", message)
+                }
+                None => (false, "", String::new()),
+            };
+            out.put("AllContainersRestarting", restarting);
+        }
         if let Some((reason, message)) = &self.around.pending {
             out.put("PodResizePending", (true, reason, message.clone()));
         }
@@ -83,7 +100,7 @@ impl Writer<'_> {
             out.put("PodResizeInProgress", (true, reason, error.unwrap_or_default()));
         }
         if let Some(failed) = self.memory.failed.as_ref().filter(|failed| failed.disrupted) {
-            out.put("DisruptionTarget", (true, "TerminationByKubelet", failed.message.clone()));
+            out.put("DisruptionTarget", (true, TERMINATION_BY_KUBELET, failed.message.clone()));
         }
         out.finish()
     }
@@ -96,9 +113,10 @@ impl Writer<'_> {
             .iter()
             .filter(|gate| !status.is_true(gate.condition_type()))
             .map(|gate| match status.condition(gate.condition_type()) {
-                Some(_) => format!(
-                    "the status of pod readiness gate \"{}\" is not \"True\", but False",
-                    gate.condition_type()
+                Some(condition) => format!(
+                    "the status of pod readiness gate \"{}\" is not \"True\", but {}",
+                    gate.condition_type(),
+                    condition.status()
                 ),
                 None => format!(
                     "corresponding condition of pod readiness gate \"{}\" does not exist.",

@@ -125,3 +125,74 @@ fn what_was_granted_shows_before_it_is_in_force() {
     let names = got["conditions"].items().iter().filter_map(|one| one["type"].as_str());
     assert!(!names.into_iter().any(|name| name.starts_with("PodResize")));
 }
+
+#[test]
+fn phases_follow_the_restart_policies_of_containers() {
+    let rule = "restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [3]}}]";
+    for (policy, container, code, want) in [
+        ("Always", "restartPolicy: Never".to_owned(), 1, "Failed"),
+        ("Always", "restartPolicy: Never".to_owned(), 0, "Succeeded"),
+        ("Never", "restartPolicy: OnFailure".to_owned(), 1, "Running"),
+        ("Never", format!("restartPolicy: Never, {rule}"), 3, "Running"),
+        ("Never", format!("restartPolicy: Never, {rule}"), 4, "Failed"),
+    ] {
+        let text = format!(
+            "spec: {{restartPolicy: {policy}, containers: [{{name: a, image: i, {container}}}]}}"
+        );
+        let pod = Pod::from(from_yaml(&text).unwrap());
+        let mut memory = Memory::default();
+        let got = status(&pod, &seen(State::Exited, code), &memory, &around());
+        assert_eq!(got["phase"].as_str(), Some(want), "{policy} {container} {code}");
+        if want == "Running" {
+            memory.waiting.insert("a".into(), ("CrashLoopBackOff".into(), "m".into()));
+            let got = status(&pod, &seen(State::Exited, code), &memory, &around());
+            assert_eq!(got["phase"].as_str(), Some(want), "{policy} {container} {code}, waiting");
+        }
+    }
+}
+
+#[test]
+fn a_pod_that_begins_again_says_so() {
+    let text = "metadata: {name: p}
+spec: {restartPolicy: Never, initContainers: [{name: x, image: i}], containers: [{name: a, image: i, restartPolicy: Never, \
+restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: In, values: [42]}}]}]}
+status: {conditions: [{type: Initialized, status: 'True'}]}";
+    let pod = Pod::from(from_yaml(text).unwrap());
+    let ended = seen(State::Exited, 42);
+    let got = status(&pod, &ended, &Memory::default(), &around());
+    let condition_of = |status: &Value| {
+        let found = condition(status, "AllContainersRestarting");
+        (found["status"].as_str().map(str::to_owned), found["reason"].as_str().map(str::to_owned))
+    };
+    let (started, reason) = condition_of(&got);
+    assert_eq!(started.as_deref(), Some("True"));
+    assert_eq!(reason.as_deref(), Some("RestartAllContainersStarted"));
+    assert_eq!(got["phase"].as_str(), Some("Running"));
+
+    let past = crate::pod::restart::past_of_all(&pod, &got, &ended);
+    let memory = Memory { past, ..Memory::default() };
+    let mut empty = ended;
+    empty.containers.clear();
+    let got = status(&pod, &empty, &memory, &around());
+    assert_eq!(condition_of(&got).0.as_deref(), Some("False"));
+    assert_eq!(condition(&got, "Initialized")["status"].as_str(), Some("True"));
+    let container = &got["containerStatuses"].items()[0];
+    assert_eq!(container["lastState"]["terminated"]["exitCode"].as_i64(), Some(42));
+}
+
+#[test]
+fn the_last_state_outlives_the_runtimes_memory() {
+    let text = "metadata: {name: p}
+spec: {containers: [{name: a, image: i}]}
+status: {containerStatuses: [{name: a, restartCount: 2, containerID: c, state: {running: {}}, lastState: {terminated: {exitCode: 7}}}]}";
+    let pod = Pod::from(from_yaml(text).unwrap());
+    let memory = Memory { past: crate::pod::restart::past(&pod), ..Memory::default() };
+    let mut seen = seen(State::Running, 0);
+    seen.containers[0].restarts = 2;
+    for seen in [Observed::default(), seen] {
+        let got = status(&pod, &seen, &memory, &around());
+        let container = &got["containerStatuses"].items()[0];
+        assert_eq!(container["restartCount"].as_i64(), Some(2));
+        assert_eq!(container["lastState"]["terminated"]["exitCode"].as_i64(), Some(7));
+    }
+}

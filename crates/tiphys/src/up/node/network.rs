@@ -2,7 +2,7 @@
 //! give, so the network begins when it is known; after that it is remembered.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     net::IpAddr,
     path::PathBuf,
@@ -125,6 +125,13 @@ impl Cni for PodNetwork {
         self.ready()?.status().await
     }
 
+    async fn collect(&self, live: &BTreeSet<String>) -> Result<(), NetworkError> {
+        match self.network.get() {
+            Some(network) => network.collect(live).await,
+            None => Ok(()), // without a range no pod ever had a network
+        }
+    }
+
     async fn set_pod_cidr(&self, cidr: &str) -> Result<(), NetworkError> {
         let first = cidr.split(',').next().unwrap_or_default();
         if first.is_empty() { Ok(()) } else { self.start(first) }
@@ -148,6 +155,10 @@ impl<N: network::Cni + std::fmt::Debug> Cni for Plugged<N> {
 
     async fn status(&self) -> Result<(), NetworkError> {
         self.0.status().await.map_err(told)
+    }
+
+    async fn collect(&self, live: &BTreeSet<String>) -> Result<(), NetworkError> {
+        self.0.collect(live).await.map_err(told)
     }
 }
 

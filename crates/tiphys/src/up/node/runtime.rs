@@ -45,6 +45,7 @@ fn settings_of(layout: &Layout) -> Result<Config> {
     Ok(Config {
         root: layout.path("node/runtime"),
         cgroup_root: cgroup_root(layout),
+        owns_cgroup_root: true,
         shim_cgroup: protect::shim_group(layout),
         pids_limit: Some(protect::pod_max_pids()),
         shim: std::env::current_exe()?,

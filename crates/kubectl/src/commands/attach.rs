@@ -1,0 +1,142 @@
+//! `attach`: our streams become those of a process that runs already. `run` and `debug` end with it.
+
+use object::Value;
+
+use super::{
+    Command,
+    exec::{FLAGS, Session, check_phase, wants_terminal},
+};
+use crate::{
+    call::Call,
+    fail::{Fail, Result},
+    flags::Flag,
+    stdio::DetachKeys,
+    streams::{container_of, pod_of},
+};
+
+pub(crate) const COMMAND: Command = Command::new("attach", &[FLAGS, DETACH], run);
+
+/// The keys that leave a session.
+pub(super) const DETACH: &[Flag] = &[Flag::text("detach-keys").default(DETACH_KEYS)];
+const DETACH_KEYS: &str = "ctrl-p,ctrl-q";
+
+fn run(call: &Call<'_>) -> Result {
+    let word = match call.words() {
+        [word] => word.clone(),
+        [kind, name] => format!("{kind}/{name}"),
+        [] => return Err(Fail::error("at least 1 argument is required for attach")),
+        words => {
+            return Err(Fail::error(format!(
+                "expected POD, TYPE/NAME, or TYPE NAME, (at most 2 arguments) saw {}: [{}]",
+                words.len(),
+                words.join(" ")
+            )));
+        }
+    };
+    if call.flags.duration("pod-running-timeout") <= 0 {
+        return Err(Fail::error("--pod-running-timeout must be higher than zero"));
+    }
+    let pod = pod_of(call, &word)?;
+    check_phase(&pod, "attach")?;
+    let container = container_of(call, &pod, call.flags.text("container"), call.flags.on("quiet"))
+        .map_err(|fail| Fail::error(format!("cannot attach to the container: {}", fail.words())))?;
+    attach(call, &pod, &container, true)
+}
+
+/// Attaches to a container that runs. `announce`: with a word on where the session is recorded.
+pub(super) fn attach(call: &Call<'_>, pod: &Value, container: &str, announce: bool) -> Result {
+    let (quiet, stdin) = (call.flags.on("quiet"), call.flags.on("stdin"));
+    let (place, spec) = find(pod, container);
+    let has_terminal = spec["tty"].as_bool() == Some(true);
+    if call.flags.on("tty") && !has_terminal && !quiet {
+        call.say(&format!(
+            "error: Unable to use a TTY - container {container} did not allocate one"
+        ));
+    }
+    let tty = wants_terminal(call, has_terminal);
+    let keys = match call.flags.text("detach-keys") {
+        "" => DETACH_KEYS,
+        given => given,
+    };
+    let keys = (tty && stdin).then(|| DetachKeys::parse(keys)).transpose();
+    let keys = keys.map_err(|why| Fail::error(format!("could not bind detach keys: {why}")))?;
+    if announce && !quiet {
+        call.say("All commands and output from this session will be recorded in container logs, including credentials and sensitive information passed through the command prompt.");
+        call.say("If you don't see a command prompt, try pressing enter.");
+    }
+    Session { pod, container, tty }.attach(call, keys)?;
+    if !quiet && stdin && tty {
+        call.out(&(resume(pod, container, place) + "\n"));
+    }
+    Ok(())
+}
+
+/// The list of the pod that has a container, and the container.
+fn find<'a>(pod: &'a Value, container: &str) -> (&'static str, &'a Value) {
+    const NONE: &Value = &Value::Null;
+    let found = ["containers", "initContainers", "ephemeralContainers"].iter().find_map(|list| {
+        let all = pod["spec"][*list].items();
+        let found = all.iter().find(|spec| spec["name"].as_str() == Some(container));
+        found.map(|spec| (*list, spec))
+    });
+    found.unwrap_or(("containers", NONE))
+}
+
+/// How to come back to a session that was left.
+fn resume(pod: &Value, container: &str, place: &str) -> String {
+    let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
+    let again =
+        format!("'kubectl attach {} -c {container} -n {} -i -t'", text("name"), text("namespace"));
+    match place {
+        "ephemeralContainers" => format!(
+            "Session ended, the ephemeral container will not be restarted but may be reattached using {again} if it is still running"
+        ),
+        _ => format!("Session ended, resume using {again} command"),
+    }
+}
+
+/// Attaches; if that fails, prints what the container has written so far except for the first
+/// `printed` bytes, which were printed before.
+pub(super) fn attach_or_print_log(
+    call: &Call<'_>,
+    pod: &Value,
+    container: &str,
+    announce: bool,
+    printed: usize,
+) -> Result {
+    match attach(call, pod, container, announce) {
+        Err(fail) if !matches!(fail, Fail::Code(_)) => {
+            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+            call.say(&format!(
+                "warning: couldn't attach to pod/{name}, falling back to streaming logs: {}",
+                fail.words()
+            ));
+            print_log(call, pod, container, printed).map(drop)
+        }
+        other => other,
+    }
+}
+
+/// Prints what a container has written so far, without its first `skip` bytes. How much it was.
+pub(super) fn print_log(
+    call: &Call<'_>,
+    pod: &Value,
+    container: &str,
+    skip: usize,
+) -> Result<usize> {
+    let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
+    let path = format!(
+        "/api/v1/namespaces/{}/pods/{}/log?container={}",
+        text("namespace"),
+        text("name"),
+        crate::resources::escape(container)
+    );
+    let mut seen: usize = 0;
+    call.server()?.stream(&path, |bytes| {
+        let known = skip.saturating_sub(seen).min(bytes.len());
+        seen += bytes.len();
+        call.out_bytes(&bytes[known..]);
+        Ok(true)
+    })?;
+    Ok(seen)
+}

@@ -1,0 +1,218 @@
+//! Removes pods, all at the same time: one that a disruption budget holds holds up no other.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use hyper::Method;
+use object::{Value, quote::quote};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+
+use super::{full_name, is_skipped, names};
+use crate::{
+    call::Call,
+    commands::{DryRun, create::tree},
+    fail::{Fail, Result},
+    server::Server,
+};
+
+/// How long to wait before a refused eviction is tried again.
+const RETRY: Duration = Duration::from_secs(5);
+/// How often is looked whether a pod is gone.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Evicts or deletes pods, and waits until they are gone.
+pub(super) fn pods(call: &Call<'_>, pods: &[Value], dry_run: DryRun) -> Result {
+    if pods.is_empty() {
+        return Ok(());
+    }
+    let server = call.server()?;
+    server.wait(async {
+        let timeout = call.flags.duration("timeout");
+        let until =
+            (timeout > 0).then(|| Instant::now() + Duration::from_nanos(timeout.unsigned_abs()));
+        let removal = Removal { call, server, dry_run, until };
+        if call.flags.on("disable-eviction") {
+            return removal.delete(pods).await;
+        }
+        let done = join_all(pods.iter().map(|pod| removal.evict(pod))).await;
+        let mut failures: Vec<String> = Vec::new();
+        for failure in done.into_iter().filter_map(std::result::Result::err) {
+            if !failures.contains(&failure.words()) {
+                failures.push(failure.words());
+            }
+        }
+        match &failures[..] {
+            [] => Ok(()),
+            [one] => Err(Fail::error(one)),
+            several => Err(Fail::error(format!("[{}]", several.join(", ")))),
+        }
+    })
+}
+
+struct Removal<'a> {
+    call: &'a Call<'a>,
+    server: &'a Server,
+    dry_run: DryRun,
+    /// When `--timeout` ends it.
+    until: Option<Instant>,
+}
+
+impl Removal<'_> {
+    fn options(&self) -> Value {
+        let mut options = tree("{apiVersion: v1, kind: DeleteOptions}");
+        let grace = self.call.flags.int("grace-period");
+        if grace >= 0 {
+            options["gracePeriodSeconds"] = grace.into();
+        }
+        if self.dry_run == DryRun::Server {
+            options["dryRun"] = tree("[All]");
+        }
+        options
+    }
+
+    /// The result of `work`, or `None` when the time is over.
+    async fn in_time<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        match self.until {
+            Some(until) => timeout_at(until, work).await.ok(),
+            None => Some(work.await),
+        }
+    }
+
+    async fn delete(&self, pods: &[Value]) -> Result {
+        for pod in pods {
+            match self.server.ask(Method::DELETE, &path(pod), Some(&self.options())).await {
+                Err(fail) if !fail.is_not_found() => return Err(fail),
+                _ => {}
+            }
+        }
+        if self.dry_run == DryRun::Server {
+            return Ok(());
+        }
+        let gone = join_all(pods.iter().map(|pod| self.until_gone(pod)));
+        let gone: Option<Vec<Result>> = self.in_time(gone).await;
+        gone.ok_or_else(|| Fail::error("context deadline exceeded"))?.into_iter().collect()
+    }
+
+    async fn evict(&self, pod: &Value) -> Result {
+        let (namespace, name) = names(pod);
+        let (quoted, space) = (quote(name), quote(namespace));
+        let Some(evicted) = self.in_time(self.request_eviction(pod)).await else {
+            return Err(Fail::error(format!(
+                "error when evicting pods/{quoted} -n {space}: global timeout reached: {}",
+                self.call.flags.text("timeout")
+            )));
+        };
+        let Some(pod) = evicted? else { return Ok(()) };
+        if self.dry_run == DryRun::Server {
+            return Ok(());
+        }
+        let why = match self.in_time(self.until_gone(&pod)).await {
+            Some(Ok(())) => return Ok(()),
+            Some(Err(fail)) => fail.words(),
+            None => "context deadline exceeded".to_owned(),
+        };
+        Err(Fail::error(format!(
+            "error when waiting for pod {quoted} in namespace {space} to terminate: {why}"
+        )))
+    }
+
+    /// Tries until the eviction is accepted. The pod that was evicted, or `None` if it is gone.
+    async fn request_eviction(&self, pod: &Value) -> Result<Option<Value>> {
+        let (namespace, name) = names(pod);
+        let mut eviction = tree("{apiVersion: policy/v1, kind: Eviction, metadata: {}}");
+        eviction["metadata"]["name"] = name.into();
+        eviction["metadata"]["namespace"] = namespace.into();
+        eviction["deleteOptions"] = self.options();
+        let mut pod = pod.clone();
+        loop {
+            self.call.out(&format!(
+                "evicting pod {}{}\n",
+                full_name(&pod),
+                if self.dry_run == DryRun::Server { " (server dry run)" } else { "" }
+            ));
+            let path = format!("{}/eviction", path(&pod));
+            let fail = match self.server.ask(Method::POST, &path, Some(&eviction)).await {
+                Ok(_) => return Ok(Some(pod)),
+                Err(fail) if fail.is_not_found() => return Ok(None),
+                Err(fail) => fail,
+            };
+            let (quoted, space) = (quote(name), quote(namespace));
+            match after(&fail, !pod["metadata"]["deletionTimestamp"].is_null()) {
+                After::Wait => return Ok(Some(pod)),
+                After::Retry => self.call.say(&format!(
+                    "error when evicting pods/{quoted} -n {space} (will retry after 5s): {}",
+                    fail.words()
+                )),
+                After::RetryInNamespace => self.call.say(&format!(
+                    "error when evicting pod {quoted} from terminating namespace {space} (will retry after 5s): {}",
+                    fail.words()
+                )),
+                After::Fail => {
+                    return Err(Fail::error(format!(
+                        "error when evicting pods/{quoted} -n {space}: {}",
+                        fail.words()
+                    )));
+                }
+            }
+            sleep(RETRY).await;
+            if let Ok(fresh) = self.server.ask(Method::GET, &self::path(&pod), None).await {
+                pod = fresh;
+            }
+        }
+    }
+
+    /// Waits until a pod, and not another of its name, is gone.
+    async fn until_gone(&self, pod: &Value) -> Result {
+        let name = names(pod).1;
+        let usual = if self.call.flags.on("disable-eviction") { "deleted" } else { "evicted" };
+        loop {
+            let next = Instant::now() + INTERVAL;
+            match self.server.ask(Method::GET, &path(pod), None).await {
+                Err(fail) if fail.is_not_found() => break,
+                Err(fail) => return Err(fail),
+                Ok(now) if now["metadata"]["uid"] != pod["metadata"]["uid"] => break,
+                Ok(now) if is_skipped(self.call, &now) => {
+                    self.call.out(&format!(
+                        "pod {} has DeletionTimestamp older than {} seconds, skipping\n",
+                        quote(name),
+                        self.call.flags.int("skip-wait-for-delete-timeout")
+                    ));
+                    return Ok(());
+                }
+                Ok(_) => sleep_until(next).await,
+            }
+        }
+        self.call.out(&format!("pod/{name} {usual}\n"));
+        Ok(())
+    }
+}
+
+/// What follows a refused eviction.
+#[derive(Debug, PartialEq)]
+enum After {
+    Retry,
+    /// In a namespace that is being deleted only pods that are deleted already go.
+    RetryInNamespace,
+    Wait,
+    Fail,
+}
+
+fn after(fail: &Fail, is_deleted: bool) -> After {
+    let Fail::Server { status, .. } = fail else { return After::Fail };
+    let causes = status.details();
+    let terminating = status.is("Forbidden")
+        && causes.is_some_and(|details| {
+            details.causes().iter().any(|cause| cause.reason() == "NamespaceTerminating")
+        });
+    match terminating {
+        _ if status.code() == 429 || status.is("TooManyRequests") => After::Retry,
+        true if is_deleted => After::Wait,
+        true => After::RetryInNamespace,
+        false => After::Fail,
+    }
+}
+
+fn path(pod: &Value) -> String {
+    let (namespace, name) = names(pod);
+    format!("/api/v1/namespaces/{namespace}/pods/{name}")
+}

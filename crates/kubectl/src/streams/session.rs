@@ -1,0 +1,298 @@
+//! A session: stdin, stdout, stderr, terminal sizes and the result of a process, as channels of
+//! one WebSocket.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use client::WebSocket;
+use futures_util::{Sink, SinkExt as _, StreamExt as _};
+use object::Value;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    signal::unix::{Signal, SignalKind, signal},
+    time::{Instant, interval_at, timeout},
+};
+use tokio_tungstenite::tungstenite::{
+    Error, Message,
+    protocol::{CloseFrame, frame::coding::CloseCode},
+};
+
+use crate::{
+    fail::{Fail, Result},
+    server::Server,
+    stdio,
+};
+
+const PROTOCOLS: &[&str] = &["v5.channel.k8s.io", "v4.channel.k8s.io"];
+/// The protocol that can close stdin alone.
+const CLOSES_STDIN: &str = "v5.channel.k8s.io";
+
+const STDIN: u8 = 0;
+const STDOUT: u8 = 1;
+const STDERR: u8 = 2;
+const ERROR: u8 = 3;
+const RESIZE: u8 = 4;
+const CLOSE: u8 = 255;
+
+const CHUNK: usize = 32 << 10;
+/// How often the server is pinged, and how long it may be silent, as in client-go.
+const PING: Duration = Duration::from_secs(5);
+const SILENCE: Duration = Duration::from_secs(61);
+/// How long a server that has sent the result may take to close the connection.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// Opens a session at the path of an `exec` or `attach`.
+pub(crate) async fn open(server: &Server, path: &str) -> Result<WebSocket> {
+    server.websocket(path, PROTOCOLS).await.map_err(|fail| match fail {
+        Fail::Server { status, .. } => {
+            Fail::error(format!("unable to upgrade connection: {}", status.message()))
+        }
+        other => other,
+    })
+}
+
+/// Sizes of our terminal for that of the process.
+#[derive(Debug)]
+pub(crate) enum Sizes {
+    /// The process has no terminal.
+    None,
+    /// The size now, and after each change.
+    Follow,
+    /// The same after one that differs, so that a process that has run for a while redraws.
+    Redraw,
+}
+
+/// Carries our streams to a process and back until it ends; its exit code is the failure.
+pub(crate) async fn exchange(
+    socket: WebSocket,
+    input: Option<impl AsyncRead + Unpin>,
+    out: impl AsyncWrite + Unpin,
+    err: impl AsyncWrite + Unpin,
+    sizes: Sizes,
+) -> Result {
+    let closes_stdin = socket.protocol == CLOSES_STDIN;
+    let (to, mut from) = socket.stream.split();
+    // Both at once: a process that is not read from may not read either.
+    let result = tokio::select! {
+        result = receive(&mut from, out, err) => result?,
+        failed = send(to, input, closes_stdin, sizes) => return Err(failed),
+    };
+    exit_code(&result)
+}
+
+/// Sends input, sizes and pings. Returns only if signals cannot be received: when the connection
+/// breaks, the receiving side knows best why.
+async fn send(
+    mut to: impl Sink<Message, Error = Error> + Unpin,
+    mut input: Option<impl AsyncRead + Unpin>,
+    closes_stdin: bool,
+    sizes: Sizes,
+) -> Fail {
+    let mut changed = match watch_size(&sizes) {
+        Ok(changed) => changed,
+        Err(error) => return Fail::error(error.to_string()),
+    };
+    let mut first: Vec<Message> = first_sizes(&sizes, stdio::size());
+    let mut ping = interval_at(Instant::now() + PING, PING);
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        let message = if let Some(size) = first.pop() {
+            size
+        } else {
+            tokio::select! {
+                length = read(&mut input, &mut buffer) => match length {
+                    Some(length) => frame(STDIN, &buffer[..length]),
+                    None => {
+                        input = None;
+                        if !closes_stdin {
+                            continue;
+                        }
+                        frame(CLOSE, &[STDIN])
+                    }
+                },
+                () = next(&mut changed) => match stdio::size() {
+                    Some(size) => resize(size),
+                    None => continue,
+                },
+                _ = ping.tick() => Message::Ping(Bytes::new()),
+            }
+        };
+        if to.send(message).await.is_err() {
+            return std::future::pending().await;
+        }
+    }
+}
+
+fn watch_size(sizes: &Sizes) -> std::io::Result<Option<Signal>> {
+    match sizes {
+        Sizes::None => Ok(None),
+        Sizes::Follow | Sizes::Redraw => signal(SignalKind::window_change()).map(Some),
+    }
+}
+
+/// The messages that tell the size at the beginning, the last one first.
+fn first_sizes(sizes: &Sizes, size: Option<(u16, u16)>) -> Vec<Message> {
+    match (sizes, size) {
+        (Sizes::None, _) | (_, None) => Vec::new(),
+        (Sizes::Follow, Some(size)) => vec![resize(size)],
+        (Sizes::Redraw, Some(size)) => {
+            vec![resize(size), resize((size.0.saturating_add(1), size.1.saturating_add(1)))]
+        }
+    }
+}
+
+async fn next(signal: &mut Option<Signal>) {
+    match signal {
+        Some(signal) => drop(signal.recv().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// How much was read; `None` at the end.
+async fn read(input: &mut Option<impl AsyncRead + Unpin>, buffer: &mut [u8]) -> Option<usize> {
+    match input {
+        Some(input) => input.read(buffer).await.ok().filter(|length| *length > 0),
+        None => std::future::pending().await,
+    }
+}
+
+/// Receives output until the connection ends; the result of the process, if there was one.
+async fn receive(
+    from: &mut (impl futures_util::Stream<Item = std::result::Result<Message, Error>> + Unpin),
+    mut out: impl AsyncWrite + Unpin,
+    mut err: impl AsyncWrite + Unpin,
+) -> Result<Value> {
+    let mut result = Value::Null;
+    loop {
+        let patience = if result.is_null() { SILENCE } else { GOODBYE };
+        let message = match timeout(patience, from.next()).await {
+            Ok(message) => message,
+            Err(_) if !result.is_null() => return Ok(result),
+            Err(_) => return Err(lost("i/o timeout")),
+        };
+        match message {
+            Some(Ok(Message::Binary(bytes))) if !bytes.is_empty() => match bytes[0] {
+                STDOUT => write(&mut out, &bytes[1..]).await,
+                STDERR => write(&mut err, &bytes[1..]).await,
+                ERROR => result = object::from_json(&bytes[1..]).unwrap_or_default(),
+                _ => {}
+            },
+            Some(Ok(Message::Close(frame))) => return closed(result, frame.as_ref()),
+            Some(Ok(_)) => {}
+            None | Some(Err(_)) if !result.is_null() => return Ok(result),
+            None | Some(Err(Error::Protocol(_) | Error::ConnectionClosed)) => {
+                return Err(lost("websocket: close 1006 (abnormal closure): unexpected EOF"));
+            }
+            Some(Err(error)) => return Err(lost(&error.to_string())),
+        }
+    }
+}
+
+/// Output that nobody takes any more is dropped: the process goes on.
+async fn write(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) {
+    if to.write_all(bytes).await.is_ok() {
+        let _ = to.flush().await;
+    }
+}
+
+/// A connection that the server closed: the process has ended, or something between broke.
+fn closed(result: Value, frame: Option<&CloseFrame>) -> Result<Value> {
+    match frame {
+        _ if !result.is_null() => Ok(result),
+        Some(CloseFrame { code: CloseCode::Normal, .. }) => Ok(result),
+        None => Err(lost("websocket: close 1005 (no status)")),
+        Some(CloseFrame { code, reason }) => {
+            let name = match code {
+                CloseCode::Away => " (going away)",
+                CloseCode::Protocol => " (protocol error)",
+                CloseCode::Unsupported => " (unsupported data)",
+                CloseCode::Policy => " (policy violation)",
+                CloseCode::Error => " (internal server error)",
+                CloseCode::Restart => " (service restart)",
+                CloseCode::Again => " (try again later)",
+                _ => "",
+            };
+            let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+            Err(lost(&format!("websocket: close {}{name}{reason}", u16::from(*code))))
+        }
+    }
+}
+
+fn frame(channel: u8, bytes: &[u8]) -> Message {
+    let mut all = Vec::with_capacity(bytes.len() + 1);
+    all.push(channel);
+    all.extend_from_slice(bytes);
+    Message::Binary(Bytes::from(all))
+}
+
+fn resize((columns, rows): (u16, u16)) -> Message {
+    frame(RESIZE, format!("{{\"Width\":{columns},\"Height\":{rows}}}\n").as_bytes())
+}
+
+fn lost(why: &str) -> Fail {
+    Fail::error(format!("error reading from error stream: next reader: {why}"))
+}
+
+fn exit_code(result: &Value) -> Result {
+    if result["status"].as_str() != Some("Failure") {
+        return Ok(());
+    }
+    let causes = result["details"]["causes"].items();
+    let code = causes.iter().find(|cause| cause["reason"].as_str() == Some("ExitCode"));
+    if let Some(code) =
+        code.and_then(|cause| cause["message"].as_str()).and_then(|text| text.parse::<i64>().ok())
+    {
+        return Err(Fail::Many(vec![
+            Fail::Plain(format!("command terminated with exit code {code}")),
+            Fail::Code(u8::try_from(code & 0xff).unwrap_or(1)),
+        ]));
+    }
+    Err(Fail::error(result["message"].as_str().unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn received(messages: Vec<std::result::Result<Message, Error>>) -> (Result<Value>, Vec<u8>) {
+        let mut out = Vec::new();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let mut stream = futures_util::stream::iter(messages);
+        let result = runtime.block_on(receive(&mut stream, &mut out, tokio::io::sink()));
+        (result, out)
+    }
+
+    fn close(code: u16) -> Message {
+        Message::Close(Some(CloseFrame { code: code.into(), reason: "".into() }))
+    }
+
+    #[test]
+    fn a_result_counts_however_the_connection_ends() {
+        let failure =
+            br#"{"status":"Failure","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}"#;
+        for end in [Ok(close(1000)), Ok(close(1006)), Err(Error::ConnectionClosed)] {
+            let messages = vec![Ok(frame(STDOUT, b"x")), Ok(frame(ERROR, failure)), end];
+            let (result, out) = received(messages);
+            let (text, code) = exit_code(&result.unwrap()).unwrap_err().report();
+            assert_eq!((&*text, code), ("command terminated with exit code 3\n", 3));
+            assert_eq!(out, b"x");
+        }
+    }
+
+    #[test]
+    fn a_broken_connection_is_a_failure() {
+        assert!(received(vec![Ok(close(1000))]).0.unwrap().is_null());
+        let words = |messages| received(messages).0.unwrap_err().words();
+        let broken = "error reading from error stream: next reader: websocket: close 1006 (abnormal closure): unexpected EOF";
+        assert_eq!(words(vec![]), broken);
+        assert_eq!(words(vec![Err(Error::ConnectionClosed)]), broken);
+        assert!(words(vec![Ok(close(1001))]).ends_with("websocket: close 1001 (going away)"));
+    }
+
+    #[test]
+    fn a_new_session_redraws() {
+        let sizes = first_sizes(&Sizes::Redraw, Some((80, u16::MAX)));
+        assert_eq!(sizes, [resize((80, u16::MAX)), resize((81, u16::MAX))]);
+        assert_eq!(first_sizes(&Sizes::None, Some((80, 24))), []);
+    }
+}

@@ -1,0 +1,115 @@
+//! The proxy's plain HTTP: health, metrics, and the health of services.
+
+use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    net::TcpListener,
+    sync::Semaphore,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tracing::{debug, warn};
+
+const CONNECTIONS: usize = 64;
+const LONGEST: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(100);
+/// How soon an address is tried again that cannot be listened on.
+const RETRY: Duration = Duration::from_secs(5);
+
+pub(crate) const JSON: &str = "application/json";
+pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
+
+/// An answer to any request for a path.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) content_type: &'static str,
+    pub(crate) body: String,
+    /// Upstream's header with the number of local endpoints.
+    pub(crate) weight: Option<usize>,
+}
+
+impl Answer {
+    pub(crate) fn ok(content_type: &'static str, body: String) -> Self {
+        Self { status: StatusCode::OK, content_type, body, weight: None }
+    }
+
+    pub(crate) fn not_found() -> Self {
+        let body = "404 page not found\n".to_owned();
+        Self { status: StatusCode::NOT_FOUND, ..Self::ok(TEXT, body) }
+    }
+}
+
+/// Listens on an address. One that is taken is tried again, or, if `or_any_port`, a free port of
+/// the same address is used instead.
+pub(crate) async fn bind(what: &str, at: SocketAddr, or_any_port: bool) -> TcpListener {
+    loop {
+        match TcpListener::bind(at).await {
+            Ok(listener) => return listener,
+            Err(error) if or_any_port => {
+                let other = TcpListener::bind(SocketAddr::new(at.ip(), 0)).await;
+                if let Ok(listener) = other {
+                    let port = listener.local_addr().map_or(0, |address| address.port());
+                    warn!(%at, %error, port, "kube-proxy's {what} are served on another port");
+                    return listener;
+                }
+            }
+            Err(error) => warn!(%at, %error, "kube-proxy's {what} cannot be served; will retry"),
+        }
+        sleep(RETRY).await;
+    }
+}
+
+/// Answers until it is dropped.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    answer: impl Fn(&str) -> Answer + Send + Sync + 'static,
+) {
+    let (free, answer) = (Arc::new(Semaphore::new(CONNECTIONS)), Arc::new(answer));
+    let mut connections = JoinSet::new();
+    loop {
+        let Ok(permit) = free.clone().acquire_owned().await else { return };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                warn!(%error, "cannot accept");
+                sleep(PAUSE).await;
+                continue;
+            }
+        };
+        let answer = answer.clone();
+        connections.spawn(async move {
+            let service = service_fn(|request: Request<Incoming>| {
+                let answer = respond(answer(request.uri().path()));
+                async move { Ok::<_, Infallible>(answer) }
+            });
+            let connection = http1::Builder::new()
+                .keep_alive(false)
+                .serve_connection(TokioIo::new(stream), service);
+            let served = panics::contain("proxy", timeout(LONGEST, connection)).await;
+            if let Ok(Ok(Err(error))) = served {
+                debug!(%error, "a connection broke");
+            }
+            drop(permit);
+        });
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+fn respond(answer: Answer) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(answer.body));
+    *response.status_mut() = answer.status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(answer.content_type));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if let Some(weight) = answer.weight {
+        let name = HeaderName::from_static("x-load-balancing-endpoint-weight");
+        headers.insert(name, weight.into());
+    }
+    response
+}

@@ -1,0 +1,37 @@
+//! kubectl as users have it: the built executable, a real cluster, a real terminal. One cluster
+//! for all; one topic a file.
+
+mod changes;
+mod cluster;
+mod drain;
+#[path = "../security/image.rs"]
+#[allow(dead_code, reason = "shared with the tests of security, which use more of it")]
+mod image;
+mod local;
+mod pty;
+mod run;
+mod streams;
+mod terminal;
+#[path = "../cluster/world.rs"]
+#[allow(dead_code, reason = "shared with the tests of clusters, which use more of it")]
+mod world;
+
+use std::thread;
+
+use self::cluster::Cluster;
+
+/// One test, so that all of it has one cluster, which ends with it.
+#[test]
+fn kubectl() {
+    let cluster = Cluster::start();
+    thread::scope(|scope| {
+        scope.spawn(|| streams::all(&cluster));
+        scope.spawn(|| run::all(&cluster));
+        scope.spawn(|| changes::all(&cluster));
+        scope.spawn(|| terminal::all(&cluster));
+        scope.spawn(|| local::all(&cluster));
+    });
+    // these disturb others
+    drain::all(&cluster);
+    terminal::a_killed_connection(&cluster);
+}
