@@ -276,15 +276,7 @@ fn wired(
         tokens: signer.tokens(config)?,
         accounts,
         rbac,
-        kubelets: Kubelets {
-            tls: serving::to_kubelets(flags),
-            by_name: config.kubelets_by_name,
-            addresses: flags.whole.kubelet_preferred_address_types.clone(),
-            within: flags.whole.kubelet_within()?,
-            through: config.egress.cluster.clone(),
-            logs: logs.clone(),
-            streams_need_create: config.gates.is_on(STREAMS_NEED_CREATE),
-        },
+        kubelets: kubelets(config, logs)?,
         component_ports: config.component_ports,
     };
     server.handlers = handlers::handlers(&tools);
@@ -295,6 +287,20 @@ fn wired(
     server.parts = handlers::parts();
     let followers = [follow_authenticators, follow_authorizers].into_iter().flatten();
     Ok((server, followers.chain(manifests.follow()).collect()))
+}
+
+/// How kubelets are reached.
+fn kubelets(config: &Config, logs: Arc<handlers::LogTally>) -> Result<Kubelets> {
+    let flags = &config.flags;
+    Ok(Kubelets {
+        tls: serving::to_kubelets(flags),
+        by_name: config.kubelets_by_name,
+        addresses: flags.whole.kubelet_preferred_address_types.clone(),
+        within: flags.whole.kubelet_within()?,
+        through: config.egress.cluster.clone(),
+        logs,
+        streams_need_create: config.gates.is_on(STREAMS_NEED_CREATE),
+    })
 }
 
 /// Says how the server is: first of all, how far its start has come.

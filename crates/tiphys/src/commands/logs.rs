@@ -92,13 +92,15 @@ fn show(arguments: &Arguments) -> Result<()> {
         log.skip_to_tail(arguments.tail)?;
         log.print()?;
     }
-    while arguments.follow {
+    if !arguments.follow {
+        return Ok(());
+    }
+    loop {
         sleep(LOOK);
         for log in &mut logs {
             log.print()?;
         }
     }
-    Ok(())
 }
 
 struct Log {

@@ -40,7 +40,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
         let (cx, config) = (Context::new(&client), flags.config());
         serve(&cx, &flags.serving, flags.component()).await?;
         lead(&cx, flags.election.election(NAME), move |part| {
-            scheduler::start(part, config.clone())
+            scheduler::start(part, config.clone());
         });
         asked_to_stop().await?;
         cx.stop().await;

@@ -100,12 +100,12 @@ pub(super) fn controller_manager(
         ("service-cluster-ip-range", settings.service_cidr.clone()),
     ];
     ours.extend(in_control(data));
-    crate::commands::read_flags(merge(ours, &settings.args.controller_manager, CONTROL)?)
+    crate::commands::read_flags(merge(&ours, &settings.args.controller_manager, CONTROL)?)
 }
 
 /// The scheduler's flags. `data` is the data folder as the process sees it.
 pub(super) fn scheduler(settings: &Settings, data: &Path) -> Result<scheduler::Arguments> {
-    crate::commands::read_flags(merge(in_control(data), &settings.args.scheduler, CONTROL)?)
+    crate::commands::read_flags(merge(&in_control(data), &settings.args.scheduler, CONTROL)?)
 }
 
 /// What both have: a connection already, a port for this machine, and the cluster's authorities.
@@ -119,17 +119,17 @@ fn in_control(data: &Path) -> Flags {
     ]
 }
 
-pub(super) fn kubelet(ours: Flags, args: &ComponentArgs) -> Result<kubelet::Config> {
+pub(super) fn kubelet(ours: &[(&str, String)], args: &ComponentArgs) -> Result<kubelet::Config> {
     crate::commands::kubelet::config_of(merge(ours, &args.kubelet, KUBELET)?)
 }
 
 pub(super) fn kube_proxy(args: &ComponentArgs) -> Result<proxy::Arguments> {
     let ours = vec![("kubeconfig", "/dev/null".to_owned()), ("hostname-override", "n".to_owned())];
-    crate::commands::read_flags(merge(ours, &args.proxy, PROXY)?)
+    crate::commands::read_flags(merge(&ours, &args.proxy, PROXY)?)
 }
 
 /// Our flags but those that a user has given, then the user's.
-fn merge(ours: Flags, given: &[String], reserved: Reserved) -> Result<Vec<OsString>> {
+fn merge(ours: &[(&str, String)], given: &[String], reserved: Reserved) -> Result<Vec<OsString>> {
     let given: Vec<(&str, Option<&str>)> = given.iter().map(|text| split(text)).collect();
     for (name, _) in &given {
         match reserved.iter().find(|(own, _)| own == name) {
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
     use crate::up::settings::tests::settings;
 
-    fn words(ours: Flags, given: &[&str]) -> Result<Vec<String>> {
+    fn words(ours: &[(&str, String)], given: &[&str]) -> Result<Vec<String>> {
         let given: Vec<String> = given.iter().map(|text| (*text).to_owned()).collect();
         let words = merge(ours, &given, KUBELET)?;
         Ok(words.into_iter().map(|word| word.into_string().unwrap()).collect())
@@ -172,15 +172,15 @@ mod tests {
     #[test]
     fn what_a_user_says_wins() {
         let ours = || vec![("max-pods", "110".to_owned()), ("port", "0".to_owned())];
-        assert_eq!(words(ours(), &[]).unwrap(), ["--max-pods=110", "--port=0"]);
+        assert_eq!(words(&ours(), &[]).unwrap(), ["--max-pods=110", "--port=0"]);
         let given = ["--max-pods=7", "seccomp-default"];
         let all = ["--port=0", "--max-pods=7", "--seccomp-default"];
-        assert_eq!(words(ours(), &given).unwrap(), all);
+        assert_eq!(words(&ours(), &given).unwrap(), all);
     }
 
     #[test]
     fn what_up_decides_is_refused_with_its_own_flag() {
-        let refused = |given: &str| words(Vec::new(), &[given]).unwrap_err().to_string();
+        let refused = |given: &str| words(&[], &[given]).unwrap_err().to_string();
         assert!(refused("hostname-override=x").contains("use --node-name of `tiphys up`"));
         assert!(refused("kubeconfig=/x").contains("`tiphys up` decides it"));
     }

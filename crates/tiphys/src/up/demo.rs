@@ -8,7 +8,7 @@ use client::{Api, Client, Patch};
 use object::{Key, Object, Value, View, yaml};
 use tokio::time::{Instant, sleep};
 
-use super::Settings;
+use super::{Settings, progress};
 
 const MANIFEST: &str = include_str!("demo.yaml");
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -41,8 +41,8 @@ pub(super) async fn run(client: &Client, settings: &Settings) -> Result<()> {
             Err(_) => sleep(Duration::from_millis(100)).await,
         }
     };
-    println!("hello runs in 3 pods ({:.1} s): {url}", began.elapsed().as_secs_f64());
-    print!("{page}");
+    let took = began.elapsed().as_secs_f64();
+    progress::print(&format!("hello runs in 3 pods ({took:.1} s): {url}\n{page}"));
     Ok(())
 }
 

@@ -191,7 +191,7 @@ mod tests {
             let pod = format!(r#"{{"spec":{{"terminationGracePeriodSeconds":{seconds}}}}}"#);
             fs::write(folder.path().join(uid).join("pod.json"), pod).unwrap();
         }
-        assert_eq!(longest_grace(folder.path()), Duration::from_secs(120));
+        assert_eq!(longest_grace(folder.path()), Duration::from_mins(2));
     }
 
     #[test]

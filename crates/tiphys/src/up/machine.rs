@@ -11,6 +11,11 @@ use anyhow::{Context as _, Result, bail};
 /// Refuses a further node the names that the API server is known by: the certificate of its kubelet
 /// would be good for the API server too.
 pub(crate) fn refuse_reserved(node: &str) -> Result<()> {
+    anyhow::ensure!(
+        object::names::dns1123_subdomain(node).is_empty(),
+        "--node {node:?}: a node's name has lower case letters, digits, '-' and '.', and begins and \
+         ends with a letter or digit"
+    );
     let is_server =
         |name: &str| name == "localhost" || name.split('.').next() == Some("kubernetes");
     if is_server(node) || node == "127.0.0.1" {

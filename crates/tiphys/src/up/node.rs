@@ -128,7 +128,7 @@ pub(super) fn kubelet_flags(layout: &Layout, settings: &Settings) -> Result<kube
         ("eviction-hard", kubelet::eviction::MODEST.to_owned()),
         ("image-gc-high-threshold", "100".to_owned()),
     ];
-    components::kubelet(ours, &settings.args)
+    components::kubelet(&ours, &settings.args)
 }
 
 /// The machine that has the cluster's authority signs for itself; a node that has joined was

@@ -2,6 +2,11 @@
 
 use std::io::{IsTerminal, Write};
 
+/// Prints a text. Whoever no longer reads does not stop what is under way.
+pub(super) fn print(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
 /// One line that changes on a terminal; a line for each step elsewhere.
 pub(super) struct Progress {
     live: bool,

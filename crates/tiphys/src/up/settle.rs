@@ -16,7 +16,7 @@ use super::{
     Layout, Settings, demo, failures,
     layout::write_private,
     notify, place,
-    progress::Progress,
+    progress::{self, Progress},
     start::{Up, copy_kubeconfig},
     status, supervise,
 };
@@ -172,7 +172,8 @@ pub(super) async fn joined(
     let mut waiting = Waiting { layout, supervisor, began };
     waiting.node_ready(client, &settings.node_name).await?;
     notify::ready();
-    println!("{} has joined ({:.1} s)", settings.node_name, began.elapsed().as_secs_f64());
+    let took = began.elapsed().as_secs_f64();
+    progress::print(&format!("{} has joined ({took:.1} s)\n", settings.node_name));
     Ok(())
 }
 
@@ -218,7 +219,9 @@ fn next_steps(layout: &Layout, up: &Up) {
     let own = layout.path("kubeconfig/admin");
     let kubeconfig = up.kubeconfig.as_ref().unwrap_or(&own);
     let flags = place::flags(layout);
-    println!("\n  export KUBECONFIG={}", kubeconfig.display());
-    println!("  tiphys kubectl get nodes");
-    println!("  tiphys status{flags}     tiphys logs{flags}     tiphys down{flags}\n");
+    progress::print(&format!(
+        "\n  export KUBECONFIG={}\n  tiphys kubectl get nodes\n  \
+         tiphys status{flags}     tiphys logs{flags}     tiphys down{flags}\n\n",
+        kubeconfig.display()
+    ));
 }

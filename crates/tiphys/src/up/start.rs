@@ -17,7 +17,7 @@ use container::image::Registries;
 
 use super::{
     Layout, Place, Profile, Settings, check, clusters, components, join, machine,
-    progress::Progress,
+    progress::{self, Progress},
     settings::Wishes,
     settle::{self, Supervisor},
     status, supervise,
@@ -117,7 +117,9 @@ pub(crate) async fn run(up: Up) -> Result<()> {
         let dir = layout.dir().display();
         ensure!(!up.foreground, "a cluster already runs on {dir} (pid {pid})");
         if applied.as_ref() == Some(&settings) && is_program(pid, &executable) {
-            println!("the cluster already runs on {dir} with these settings (pid {pid})");
+            let text =
+                format!("the cluster already runs on {dir} with these settings (pid {pid})\n");
+            progress::print(&text);
             return settle::again(&up, &layout, &settings).await;
         }
         ensure!(

@@ -84,6 +84,8 @@ fn pods_stay_for_five_minutes_on_a_node_that_is_away() {
 /// Two nodes that share the pods of an application. Gives what the second joined with.
 fn two_nodes(first: &World, second: &World, application: &str) -> String {
     first.tiphys(&["up", "--node-name", "n1"]);
+    let refused = first.try_tiphys(&["kubeconfig", "--node", "N_2"]);
+    assert!(refused.contains("--node \"N_2\": a node's name has lower case"), "{refused}");
     let membership = second.file("membership", &first.tiphys(&["kubeconfig", "--node", "n2"]));
     let said = second.tiphys(&["join", "--kubeconfig", &membership]);
     assert!(said.contains("n2 has joined"), "{said}");

@@ -56,20 +56,7 @@ fn a_cluster_moves_to_another_machine() {
         assert!(found.is_empty(), "{text} is in {found:?}");
     }
 
-    // what would be broken afterwards is refused
-    let other = one.file("other", "another passphrase\n");
-    let refusals: &[(&[&str], &str)] = &[
-        (&[&plain], "encrypted with keys that are neither in this file nor in "),
-        (&[&plain, "--passphrase-file", &phrase], "there are no keys in this file"),
-        (&[&file], "the keys in this file are sealed"),
-        (&[&file, "--passphrase-file", &other], "not the one they were sealed with"),
-        (&[&file, "--key-file", "/nowhere"], "cannot read /nowhere"),
-    ];
-    for (args, expected) in refusals {
-        let said = two.try_tiphys(&[&["snapshot", "restore"], *args].concat());
-        assert!(said.contains(expected), "{args:?}: {said}");
-        assert!(!two.path().join("store").exists(), "{args:?}");
-    }
+    broken_restores_are_refused(&one, &two, (&plain, &file, &phrase));
 
     // one file is all that another machine with another address needs
     let restore = ["snapshot", "restore", &file, "--passphrase-file", &phrase];
@@ -102,6 +89,27 @@ fn a_cluster_moves_to_another_machine() {
     assert_eq!(two.kubectl(&["get", "configmap", "m", "-o", "jsonpath={.data.a}"]), "b");
     assert_eq!(two.kubectl(&value), ENCODED);
     two.tiphys(&["down", "--now"]);
+}
+
+/// What could not be used afterwards is not restored, and leaves nothing.
+fn broken_restores_are_refused(
+    one: &World,
+    two: &World,
+    (plain, file, phrase): (&str, &str, &str),
+) {
+    let other = one.file("other", "another passphrase\n");
+    let cases: &[(&[&str], &str)] = &[
+        (&[plain], "encrypted with keys that are neither in this file nor in "),
+        (&[plain, "--passphrase-file", phrase], "there are no keys in this file"),
+        (&[file], "the keys in this file are sealed"),
+        (&[file, "--passphrase-file", &other], "not the one they were sealed with"),
+        (&[file, "--key-file", "/nowhere"], "cannot read /nowhere"),
+    ];
+    for (args, expected) in cases {
+        let said = two.try_tiphys(&[&["snapshot", "restore"], *args].concat());
+        assert!(said.contains(expected), "{args:?}: {said}");
+        assert!(!two.path().join("store").exists(), "{args:?}");
+    }
 }
 
 fn read(world: &World, name: &str) -> String {

@@ -73,7 +73,7 @@ pub(super) async fn serve(cx: &Context, flags: &ServingFlags, component: Compone
     }
     let listener = TcpListener::bind(wanted).await.with_context(|| wanted.to_string())?;
     let delegated = flags.delegated(component.tolerates, None).await?;
-    serve_on(listener, cx, flags, (component, delegated)).await
+    serve_on(listener, cx, flags, (component, delegated))
 }
 
 /// The same on a port that somebody has opened already; callers' tokens and rights are asked for
@@ -88,10 +88,10 @@ pub(super) async fn serve_here(
         return Ok(());
     }
     let delegated = flags.delegated(component.tolerates, Some(client)).await?;
-    serve_on(listener, cx, flags, (component, delegated)).await
+    serve_on(listener, cx, flags, (component, delegated))
 }
 
-async fn serve_on(
+fn serve_on(
     listener: TcpListener,
     cx: &Context,
     flags: &ServingFlags,

@@ -81,7 +81,7 @@ impl Place {
         let component = Component { name: "test", port: 0, tolerates: false, configuration };
         let flags = flags(&words);
         let delegated = flags.delegated(component.tolerates, None).await.unwrap();
-        serve_on(listener, cx, &flags, (component, delegated)).await.unwrap();
+        serve_on(listener, cx, &flags, (component, delegated)).unwrap();
         port
     }
 

@@ -67,7 +67,7 @@ pub(in crate::up) fn api_server(
         _ => text.clone(),
     };
     let given: Vec<String> = given.iter().map(place).collect();
-    let Arguments { flags } = crate::commands::read_flags(merge(ours, &given, RESERVED)?)?;
+    let Arguments { flags } = crate::commands::read_flags(merge(&ours, &given, RESERVED)?)?;
     let mut config = apiserver::Config::new(flags)?;
     config.kubelets_by_name = settings.profile.is_cis();
     config.lacking = settings.lacking().map(|part| part.name).collect();

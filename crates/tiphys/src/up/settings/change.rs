@@ -48,8 +48,9 @@ mod tests {
 
     #[test]
     fn what_objects_depend_on_is_refused_with_the_way() {
+        type Case = (&'static str, fn(&mut Settings));
         let from = settings();
-        let cases: [(&str, fn(&mut Settings)); 4] = [
+        let cases: [Case; 4] = [
             ("--node-name m: this machine is the node n", |new| new.node_name = "m".into()),
             ("nodes and pods have addresses of 10.244.0.0/16", |new| {
                 new.cluster_cidr = "10.1.0.0/16".into();
