@@ -63,7 +63,7 @@ impl PodLogs {
             return Ok(());
         }
         match fs::remove_file(&link) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => symlink(target, link),
         }
     }

@@ -1,15 +1,16 @@
 //! What the API is told of a pod.
 
 mod conditions;
+mod phase;
 
 use api::core::{Container as Spec, Pod};
-use object::{Lens, Text, Time, Value, count};
+use object::{Lens, Text, Time, Value};
 
 pub(crate) use self::conditions::{OWN_CONDITIONS, TERMINATION_BY_KUBELET};
 use super::{
     observe::{Container, Observed, State},
     plan::{Failure, Memory, Role, SECOND},
-    restart::{self, RESTARTING_ALL, restarts},
+    restart::{self, RESTARTING_ALL},
 };
 use crate::cgroup::Limits;
 
@@ -240,7 +241,7 @@ impl Writer<'_> {
             status.ephemeral_container_statuses(),
         ];
         let old = lists.iter().find_map(|list| list.find(|one| one.name() == name));
-        let past = self.memory.past.get(name).or_else(|| old.map(|old| old.tree()));
+        let past = self.memory.past.get(name).or_else(|| old.map(Lens::tree));
         let Some(past) = past else { return };
         let has_ended = !past["state"]["terminated"].is_null();
         let stays = self.pod.is_finished()
@@ -309,88 +310,6 @@ impl Writer<'_> {
     fn id(&self, found: &Container) -> String {
         format!("{}://{}", self.around.runtime, found.id)
     }
-
-    fn phase(&self, init: &Value, regular: &Value) -> &'static str {
-        let old = self.pod.status().phase();
-        // a pod that fails as a whole goes on running until its containers have ended
-        let ends = self.memory.failed.is_some() && self.seen.running().next().is_none();
-        if ends || old == "Failed" {
-            return "Failed";
-        }
-        if old == "Succeeded" {
-            return "Succeeded";
-        }
-        let specs: Vec<&Spec> = self.pod.spec().init_containers().iter().collect();
-        let (mut pending, mut failed) = (false, false);
-        for (status, spec) in init.items().iter().zip(specs) {
-            let state = &status["state"];
-            if spec.is_sidecar() {
-                pending |= state["running"].is_null() || status["started"].as_bool() != Some(true);
-                continue;
-            }
-            match exit_code(state) {
-                Some(0) => {}
-                Some(_) if !runs_again(self.pod, spec, &state["terminated"]) => failed = true,
-                _ => pending = true,
-            }
-        }
-        let tally = Tally::of(self.pod, regular);
-        let begun = tally.running + tally.stopped > 0;
-        if self.around.ended {
-            let good =
-                tally.waiting == 0 && tally.stopped == tally.succeeded && !failed && !pending;
-            return if good { "Succeeded" } else { "Failed" };
-        }
-        match () {
-            () if failed => "Failed",
-            () if pending && !begun => "Pending",
-            () if tally.waiting > 0 => "Pending",
-            () if tally.running > 0 => "Running",
-            () if tally.stopped == 0 => "Pending",
-            () if tally.restarting > 0 => "Running",
-            () if tally.stopped == tally.succeeded => "Succeeded",
-            () => "Failed",
-        }
-    }
-}
-
-/// The containers of a pod by what they do.
-#[derive(Default)]
-struct Tally {
-    running: i32,
-    waiting: i32,
-    stopped: i32,
-    /// Of those that stopped, the ones that will run again.
-    restarting: i32,
-    succeeded: i32,
-}
-
-impl Tally {
-    fn of(pod: &Pod, statuses: &Value) -> Self {
-        let mut tally = Self::default();
-        for (status, spec) in statuses.items().iter().zip(pod.spec().containers().iter()) {
-            let (state, last) = (&status["state"], &status["lastState"]);
-            let ended = if exit_code(state).is_some() { state } else { last };
-            if !state["running"].is_null() {
-                tally.running += 1;
-            } else if exit_code(ended).is_some() {
-                tally.stopped += 1;
-                let again = runs_again(pod, spec, &ended["terminated"]);
-                tally.restarting += count(usize::from(again));
-                tally.succeeded += count(usize::from(exit_code(state) == Some(0)));
-            } else {
-                tally.waiting += 1;
-            }
-        }
-        tally
-    }
-}
-
-/// Whether a container that ended so runs again.
-fn runs_again(pod: &Pod, spec: &Spec, terminated: &Value) -> bool {
-    let code = terminated["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok());
-    terminated["reason"].as_str() == Some(RESTARTING_ALL)
-        || code.is_some_and(|code| restarts(pod, spec, code))
 }
 
 /// The last state of a container that has this count of restarts, where the runtime does not have the one before.

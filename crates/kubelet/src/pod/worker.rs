@@ -1,5 +1,8 @@
 //! The life of one pod: look, plan, act, tell; then wait for something to happen.
 
+mod outcomes;
+mod probes;
+
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     fs,
@@ -21,15 +24,15 @@ use tracing::{debug, warn};
 use super::{
     Wish,
     observe::{Observed, State},
-    plan::{Backoff, Failure, Memory, Plan, Probes, RESIZE, SANDBOX, SECOND, Step, halt, plan},
+    plan::{Failure, Memory, Plan, Probes, RESIZE, SECOND, Step, halt, plan},
     restart,
     status::{Surroundings, status},
-    steps::{Outcome, Task, take},
+    steps::{Task, take},
     termination_message,
 };
 use crate::{
     Host,
-    probe::{self, Finding, Role, Target},
+    probe::Finding,
     resize,
     volumes::{self, Places},
 };
@@ -228,96 +231,6 @@ impl Worker {
         Ok(())
     }
 
-    /// A prober for each container that runs, and for no other.
-    fn follow_probes(&mut self) {
-        let running: Vec<_> = self
-            .seen
-            .containers
-            .iter()
-            .filter(|one| one.state == State::Running)
-            .cloned()
-            .collect();
-        self.probers.retain(|id, prober| {
-            let lives = running.iter().any(|one| one.id == *id);
-            if !lives {
-                prober.abort();
-            }
-            lives
-        });
-        self.memory.probes.retain(|id, _| running.iter().any(|one| one.id == *id));
-        while self.tasks.try_join_next().is_some() {}
-        let pod = &self.wish.pod;
-        for container in running {
-            let known = self.probers.contains_key(&container.id);
-            let spec = pod.spec().all_containers().find(|one| one.name() == container.name);
-            let (false, Some(spec)) = (known, spec) else { continue };
-            let id = format!("{}://{}", self.host.runtime.name, container.id);
-            let old = pod.status();
-            let lists = [old.container_statuses(), old.init_container_statuses()];
-            let old = lists.iter().find_map(|list| list.find(|one| one.container_id() == id));
-            let startup = spec.startup_probe().is_some();
-            let probes = Probes {
-                started: !startup || old.is_some_and(|old| old.started() == Some(true)),
-                ready: match spec.readiness_probe() {
-                    Some(_) => old.is_some_and(api::core::ContainerStatus::ready),
-                    None => !startup || old.is_some_and(api::core::ContainerStatus::ready),
-                },
-                failed: None,
-            };
-            self.memory.probes.insert(container.id.clone(), probes);
-            let ip = if pod.spec().host_network() {
-                self.host.config.node_ip().to_string()
-            } else {
-                self.seen.sandbox().and_then(|one| one.ips.first().cloned()).unwrap_or_default()
-            };
-            let target =
-                Target { runtime: self.host.runtime.clone(), container: container.id.clone(), ip };
-            let began = self.host.nanos().saturating_sub(container.started).max(0).unsigned_abs();
-            let asking = probe::run(
-                target,
-                pod.clone(),
-                spec.clone(),
-                Duration::from_nanos(began),
-                self.ending.subscribe(),
-                (self.host.probed.clone(), self.tell.clone()),
-            );
-            self.probers.insert(container.id, self.tasks.spawn(asking));
-        }
-    }
-
-    fn found(&mut self, id: &str, finding: Finding) {
-        let Some(container) = self.seen.containers.iter().find(|one| one.id == id).cloned() else {
-            return;
-        };
-        let Some(probes) = self.memory.probes.get_mut(id) else { return };
-        let name = container.name;
-        match finding {
-            Finding::Started => {
-                probes.started = true;
-                let specs = self.wish.pod.spec();
-                let spec = specs.all_containers().find(|one| one.name() == name);
-                probes.ready |= spec.is_some_and(|spec| spec.readiness_probe().is_none());
-            }
-            Finding::Ready(ready) => probes.ready = ready,
-            Finding::Dead(role, grace) => {
-                let what = if role == Role::Startup { "startup" } else { "liveness" };
-                let why = format!("Container {name} failed {what} probe, will be restarted");
-                probes.failed = Some((why, grace));
-            }
-            Finding::Unhealthy(role, said) => {
-                let message = format!("{} probe failed: {said}", role.name());
-                let pod = &self.wish.pod;
-                self.host.tell(pod, &name, Severity::Warning, "Unhealthy", message);
-            }
-            Finding::Errored(role, why) => {
-                let role = role.name();
-                let message = format!("{role} probe errored and resulted in unknown state: {why}");
-                let pod = &self.wish.pod;
-                self.host.tell(pod, &name, Severity::Warning, "Unhealthy", message);
-            }
-        }
-    }
-
     fn check_deadline(&mut self) {
         let pod = &self.wish.pod;
         let Some(allowed) = pod.spec().active_deadline_seconds() else { return };
@@ -332,44 +245,6 @@ impl Worker {
                 message: message.into(),
                 ..Failure::default()
             });
-        }
-    }
-
-    /// Events for containers that have begun to wait.
-    fn tell_waits(&mut self) {
-        let now = self.host.nanos();
-        let pod = &self.wish.pod;
-        for (name, (reason, message)) in &mut self.memory.waiting {
-            let waits = self.memory.not_before.get(name).is_some_and(|at| *at > now);
-            if reason == "ErrImagePull" && waits && self.told.get(name) == Some(reason) {
-                let specs = pod.spec();
-                let spec = specs.all_containers().find(|one| one.name() == name);
-                let image = spec.map(|spec| spec.image().to_owned()).unwrap_or_default();
-                let short = format!("Back-off pulling image \"{image}\"");
-                self.host.tell(pod, name, Severity::Normal, "BackOff", short.clone());
-                self.host.tell(
-                    pod,
-                    name,
-                    Severity::Warning,
-                    "Failed",
-                    "Error: ImagePullBackOff".into(),
-                );
-                *message = format!("{short}: ErrImagePull: {message}");
-                *reason = "ImagePullBackOff".into();
-            }
-            if self.told.get(name) != Some(reason) {
-                self.told.insert(name.clone(), reason.clone());
-                if reason == "CrashLoopBackOff" {
-                    let meta = pod.metadata();
-                    let told = format!(
-                        "Back-off restarting failed container {name} in pod {}_{}({})",
-                        meta.name(),
-                        meta.namespace(),
-                        meta.uid()
-                    );
-                    self.host.tell(pod, name, Severity::Warning, "BackOff", told);
-                }
-            }
         }
     }
 
@@ -424,95 +299,6 @@ impl Worker {
             good &= self.learn(outcome).await;
         }
         good
-    }
-
-    async fn learn(&mut self, outcome: Outcome) -> bool {
-        let pod = self.wish.pod.clone();
-        match outcome {
-            Outcome::Done => true,
-            Outcome::Failed(error) => {
-                warn!(pod = self.name(), %error, "a step failed; will retry");
-                sleep(RETRY).await;
-                false
-            }
-            Outcome::Prepared(Ok(places)) => {
-                self.places = Some(places);
-                self.memory.prepared = true;
-                true
-            }
-            Outcome::Prepared(Err(error)) => {
-                self.tell_failed_mount(error).await;
-                self.put_off(SANDBOX, 1, 120);
-                false
-            }
-            Outcome::Resized(Ok(())) => {
-                if self.memory.resizing {
-                    let message = resize::told(&pod, "completed", None);
-                    self.host.tell(&pod, "", Severity::Normal, "ResizeCompleted", message);
-                }
-                self.memory.resizing = false;
-                self.memory.resize = None;
-                // a runtime that shows other limits than it was given is not asked all the time
-                self.put_off(RESIZE, 1, LAST_BACKOFF);
-                true
-            }
-            Outcome::Resized(Err(error)) => {
-                let message = resize::told(&pod, "error", Some(&error));
-                self.host.tell(&pod, "", Severity::Warning, "ResizeError", message);
-                self.memory.resize = Some(error);
-                self.put_off(RESIZE, FIRST_BACKOFF, LAST_BACKOFF);
-                false
-            }
-            Outcome::Sandboxed(Ok(())) => {
-                self.memory.backoffs.remove(SANDBOX);
-                true
-            }
-            Outcome::Sandboxed(Err((_, error))) => {
-                self.host.tell(&pod, "", Severity::Warning, "FailedCreatePodSandBox", error);
-                self.put_off(SANDBOX, 1, 60);
-                false
-            }
-            Outcome::Started { name, places, result } => {
-                self.replaced.remove(&name);
-                self.places = places.or(self.places.take());
-                match result {
-                    Ok(()) => {
-                        self.memory.waiting.remove(&name);
-                        self.memory.not_before.remove(&name);
-                        self.memory.backoffs.remove(&format!("start {name}"));
-                        self.told.remove(&name);
-                        true
-                    }
-                    Err(why) => {
-                        self.memory.waiting.insert(name.clone(), why);
-                        let key = format!("start {name}");
-                        let wait = self.put_off(&key, FIRST_BACKOFF, LAST_BACKOFF);
-                        self.memory.not_before.insert(name, wait);
-                        false
-                    }
-                }
-            }
-        }
-    }
-
-    /// An event for volumes that cannot be put in place, unless the pod is on its way out: what it names often goes
-    /// together with it, and the API is asked whether it did.
-    async fn tell_failed_mount(&self, error: String) {
-        let pod = &self.wish.pod;
-        if self.wishes.borrow().ending.is_none() && self.host.is_wanted(pod).await {
-            self.host.tell(pod, "", Severity::Warning, "FailedMount", error);
-        }
-    }
-
-    /// Waits longer each time; says until when.
-    fn put_off(&mut self, what: &str, first: i64, longest: i64) -> i64 {
-        let now = self.host.nanos();
-        let last = self.memory.backoffs.get(what).map(|last| last.seconds);
-        let seconds = last.map_or(first, |last| (last * 2).min(longest));
-        self.memory.backoffs.insert(what.into(), Backoff { seconds, updated: now });
-        let until = now + seconds * SECOND;
-        self.memory.not_before.insert(what.into(), until);
-        until
     }
 
     fn status(&self, ended: bool) -> Value {

@@ -77,8 +77,7 @@ impl Role {
 /// readiness probe goes on: who sends requests must know, but what ends need not be killed.
 pub(crate) async fn run(
     target: Target,
-    pod: Pod,
-    container: Container,
+    (pod, container): (Pod, Container),
     began: Duration,
     ending: watch::Receiver<bool>,
     (tally, tell): (Arc<Tally>, mpsc::Sender<(String, Finding)>),

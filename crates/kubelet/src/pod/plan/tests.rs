@@ -1,7 +1,13 @@
 use object::yaml::from_yaml;
 
 use super::*;
-use crate::pod::observe::Sandbox;
+use crate::{
+    cgroup::Limits,
+    pod::{
+        observe::{Container, Sandbox},
+        restart,
+    },
+};
 
 fn pod(text: &str) -> Pod {
     Pod::from(from_yaml(text).unwrap())

@@ -3,7 +3,7 @@
 use api::core::{Container as Spec, Pod};
 use object::{Lens, Text, Time, Value};
 
-use super::{SECOND, Tally, Writer, exit_code, names_where};
+use super::{SECOND, Writer, exit_code, names_where, phase::Tally};
 use crate::pod::restart;
 
 /// The reason of the kubelet's own `DisruptionTarget` condition, which others write too.

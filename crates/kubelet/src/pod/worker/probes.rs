@@ -1,0 +1,102 @@
+//! Probes of the containers that run, and what they find.
+
+use std::time::Duration;
+
+use runtime::Severity;
+
+use super::Worker;
+use crate::{
+    pod::{observe::State, plan::Probes},
+    probe::{self, Finding, Role, Target},
+};
+
+impl Worker {
+    /// A prober for each container that runs, and for no other.
+    pub(super) fn follow_probes(&mut self) {
+        let running: Vec<_> = self
+            .seen
+            .containers
+            .iter()
+            .filter(|one| one.state == State::Running)
+            .cloned()
+            .collect();
+        self.probers.retain(|id, prober| {
+            let lives = running.iter().any(|one| one.id == *id);
+            if !lives {
+                prober.abort();
+            }
+            lives
+        });
+        self.memory.probes.retain(|id, _| running.iter().any(|one| one.id == *id));
+        while self.tasks.try_join_next().is_some() {}
+        let pod = &self.wish.pod;
+        for container in running {
+            let known = self.probers.contains_key(&container.id);
+            let spec = pod.spec().all_containers().find(|one| one.name() == container.name);
+            let (false, Some(spec)) = (known, spec) else { continue };
+            let id = format!("{}://{}", self.host.runtime.name, container.id);
+            let old = pod.status();
+            let lists = [old.container_statuses(), old.init_container_statuses()];
+            let old = lists.iter().find_map(|list| list.find(|one| one.container_id() == id));
+            let startup = spec.startup_probe().is_some();
+            let probes = Probes {
+                started: !startup || old.is_some_and(|old| old.started() == Some(true)),
+                ready: match spec.readiness_probe() {
+                    Some(_) => old.is_some_and(api::core::ContainerStatus::ready),
+                    None => !startup || old.is_some_and(api::core::ContainerStatus::ready),
+                },
+                failed: None,
+            };
+            self.memory.probes.insert(container.id.clone(), probes);
+            let ip = if pod.spec().host_network() {
+                self.host.config.node_ip().to_string()
+            } else {
+                self.seen.sandbox().and_then(|one| one.ips.first().cloned()).unwrap_or_default()
+            };
+            let target =
+                Target { runtime: self.host.runtime.clone(), container: container.id.clone(), ip };
+            let began = self.host.nanos().saturating_sub(container.started).max(0).unsigned_abs();
+            let asking = probe::run(
+                target,
+                (pod.clone(), spec.clone()),
+                Duration::from_nanos(began),
+                self.ending.subscribe(),
+                (self.host.probed.clone(), self.tell.clone()),
+            );
+            self.probers.insert(container.id, self.tasks.spawn(asking));
+        }
+    }
+
+    pub(super) fn found(&mut self, id: &str, finding: Finding) {
+        let Some(container) = self.seen.containers.iter().find(|one| one.id == id).cloned() else {
+            return;
+        };
+        let Some(probes) = self.memory.probes.get_mut(id) else { return };
+        let name = container.name;
+        match finding {
+            Finding::Started => {
+                probes.started = true;
+                let specs = self.wish.pod.spec();
+                let spec = specs.all_containers().find(|one| one.name() == name);
+                probes.ready |= spec.is_some_and(|spec| spec.readiness_probe().is_none());
+            }
+            Finding::Ready(ready) => probes.ready = ready,
+            Finding::Dead(role, grace) => {
+                let what = if role == Role::Startup { "startup" } else { "liveness" };
+                let why = format!("Container {name} failed {what} probe, will be restarted");
+                probes.failed = Some((why, grace));
+            }
+            Finding::Unhealthy(role, said) => {
+                let message = format!("{} probe failed: {said}", role.name());
+                let pod = &self.wish.pod;
+                self.host.tell(pod, &name, Severity::Warning, "Unhealthy", message);
+            }
+            Finding::Errored(role, why) => {
+                let role = role.name();
+                let message = format!("{role} probe errored and resulted in unknown state: {why}");
+                let pod = &self.wish.pod;
+                self.host.tell(pod, &name, Severity::Warning, "Unhealthy", message);
+            }
+        }
+    }
+}

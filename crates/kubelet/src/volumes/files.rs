@@ -1,0 +1,255 @@
+//! The files of volumes that the kubelet writes: config maps, secrets, tokens, certificates, fields of the pod.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use api::core::{
+    Container, DownwardAPIVolumeFile, EphemeralContainer, KeyToPath, Pod, PodCertificateProjection,
+    PodSecurityContext, SecurityContext, VolumeProjection,
+};
+use object::List;
+use volume::{File, Files};
+
+use crate::{
+    Host,
+    certificates::{Credentials, Slot, Wish},
+    env::{self, Sources},
+    objects::{Data, Wanted},
+};
+
+/// The bytes of all files that the kubelet writes for one pod. A pod can name the same object thousands of times,
+/// and most of these files are in the node's memory.
+const MOST_BYTES: usize = 128 << 20;
+
+/// What the files of a pod may still take, while its volumes are put in place.
+pub(super) struct Budget {
+    /// Bytes.
+    left: AtomicUsize,
+    /// The object that was read last, by kind and name: many sources of a volume may name the same one.
+    last: Mutex<Option<(&'static str, String, Arc<Data>)>>,
+}
+
+impl Budget {
+    pub(super) fn new() -> Self {
+        Self { left: AtomicUsize::new(MOST_BYTES), last: Mutex::default() }
+    }
+
+    fn spend(&self, bytes: usize) -> Result<(), String> {
+        let order = Ordering::Relaxed;
+        let spent = self.left.fetch_update(order, order, |left| left.checked_sub(bytes));
+        spent.map(drop).map_err(|_| format!("the pod's files are larger than {MOST_BYTES} bytes"))
+    }
+
+    /// The object if it is the one that was read last.
+    pub(super) fn known(&self, kind: &str, name: &str) -> Option<Arc<Data>> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = last.as_ref().filter(|(of, known, _)| *of == kind && known == name);
+        same.map(|(_, _, data)| data.clone())
+    }
+
+    pub(super) fn remember(&self, kind: &'static str, name: &str, data: Data) -> Arc<Data> {
+        let data = Arc::new(data);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some((kind, name.to_owned(), data.clone()));
+        data
+    }
+}
+
+pub(super) struct Part<'a> {
+    pub(super) items: &'a List<KeyToPath>,
+    pub(super) mode: i32,
+    /// The owner of files that name none.
+    pub(super) user: Option<i64>,
+    pub(super) optional: Option<bool>,
+}
+
+pub(super) struct Reader<'a> {
+    pub(super) host: &'a Host,
+    pub(super) pod: &'a Pod,
+    pub(super) volume: &'a str,
+    pub(super) budget: &'a Budget,
+}
+
+impl Reader<'_> {
+    pub(super) async fn config_map(&self, name: &str, part: &Part<'_>) -> Result<Files, String> {
+        let mut data = self.budget.known("configmap", name);
+        if data.is_none() {
+            let namespace = self.pod.metadata().namespace();
+            let read = self.host.objects.config_map(namespace, name).await?;
+            data = read.map(|data| self.budget.remember("configmap", name, data));
+        }
+        select(data.as_deref(), ("configmap", name), part, self.budget)
+    }
+
+    pub(super) async fn secret(&self, name: &str, part: &Part<'_>) -> Result<Files, String> {
+        let mut data = self.budget.known("secret", name);
+        if data.is_none() {
+            let namespace = self.pod.metadata().namespace();
+            let read = self.host.objects.secret(namespace, name).await?;
+            data = read.map(|data| self.budget.remember("secret", name, data));
+        }
+        select(data.as_deref(), ("secret", name), part, self.budget)
+    }
+
+    pub(super) async fn projection(
+        &self,
+        at: usize,
+        source: &VolumeProjection,
+        mode: i32,
+        user: Option<i64>,
+    ) -> Result<Files, String> {
+        if let Some(map) = source.config_map() {
+            let part = Part { items: map.items(), mode, user, optional: map.optional() };
+            return self.config_map(map.local_object_reference().name(), &part).await;
+        }
+        if let Some(secret) = source.secret() {
+            let part = Part { items: secret.items(), mode, user, optional: secret.optional() };
+            return self.secret(secret.local_object_reference().name(), &part).await;
+        }
+        if let Some(downward) = source.downward_api() {
+            return self.downward(downward.items(), mode, user);
+        }
+        if let Some(token) = source.service_account_token() {
+            let wanted = Wanted {
+                volume: self.volume,
+                path: token.path(),
+                audience: token.audience(),
+                seconds: token.expiration_seconds(),
+            };
+            let content = self.host.objects.token(self.pod, &wanted, self.host.now()).await?;
+            let file = self.private(content, mode, token.user().or(user))?;
+            return Ok([(token.path().to_owned(), file)].into());
+        }
+        if let Some(bundle) = source.cluster_trust_bundle() {
+            let content = self.host.objects.trust(bundle).await?;
+            let file = self.private(content, mode, bundle.user().or(user))?;
+            return Ok([(bundle.path().to_owned(), file)].into());
+        }
+        if let Some(certificate) = source.pod_certificate() {
+            return self.certificate(at, certificate, mode, user).await;
+        }
+        Err("a projection without a source".into())
+    }
+
+    /// A key and its certificate, in one file or in two.
+    async fn certificate(
+        &self,
+        at: usize,
+        source: &PodCertificateProjection,
+        mode: i32,
+        user: Option<i64>,
+    ) -> Result<Files, String> {
+        let pod = self.pod.metadata().uid().to_owned();
+        let slot = Slot { pod, volume: self.volume.to_owned(), source: at };
+        let node = self.host.node().ok_or("the node is not registered yet")?;
+        let node = (node.metadata().name(), node.metadata().uid());
+        let wish = Wish { pod: self.pod, source, node };
+        let Credentials { key, chain, .. } =
+            self.host.objects.certificate(&slot, &wish, self.host.now()).await?;
+        let both = format!("{key}{chain}");
+        let files = [
+            (source.credential_bundle_path(), both),
+            (source.key_path(), key),
+            (source.certificate_chain_path(), chain),
+        ];
+        let wanted = files.into_iter().filter(|(path, _)| !path.is_empty());
+        let file = |content| self.private(content, mode, source.user().or(user));
+        wanted.map(|(path, content)| Ok((path.to_owned(), file(content)?))).collect()
+    }
+
+    /// A file that only its owner reads where it has one, or where a group is given the volume: the user that is
+    /// named for it, or else the one that all containers run as.
+    fn private(&self, content: String, mode: i32, user: Option<i64>) -> Result<File, String> {
+        self.budget.spend(content.len())?;
+        let user = user.or_else(|| common_user(self.pod));
+        let grouped = self.pod.spec().security_context().is_some_and(|c| c.fs_group().is_some());
+        let mode = if grouped || user.is_some() { 0o600 } else { mode.unsigned_abs() };
+        Ok(File { content: content.into_bytes(), mode, user: owner(user) })
+    }
+
+    pub(super) fn downward(
+        &self,
+        items: &List<DownwardAPIVolumeFile>,
+        mode: i32,
+        user: Option<i64>,
+    ) -> Result<Files, String> {
+        let sources = Sources {
+            host_ips: self.host.host_ips(),
+            allocatable: self.host.allocatable(),
+            ..Sources::default()
+        };
+        let mut files = Files::new();
+        for item in items.iter() {
+            let content = match (item.field_ref(), item.resource_field_ref()) {
+                (Some(field), _) => env::field(self.pod, field, &sources)?,
+                (None, Some(resource)) => env::resource(self.pod, None, resource, &sources)?,
+                (None, None) => continue,
+            };
+            self.budget.spend(content.len())?;
+            let mode = item.mode().unwrap_or(mode).unsigned_abs();
+            let user = owner(item.user().or(user));
+            let file = File { content: content.into_bytes(), mode, user };
+            files.insert(item.path().to_owned(), file);
+        }
+        Ok(files)
+    }
+}
+
+/// The user that all containers of the pod are to run as, if they agree.
+pub(super) fn common_user(pod: &Pod) -> Option<i64> {
+    let spec = pod.spec();
+    let of_pod = spec.security_context().and_then(PodSecurityContext::run_as_user);
+    let of = |container: &Container| {
+        let own = container.security_context().and_then(SecurityContext::run_as_user);
+        own.or(of_pod)
+    };
+    let ephemeral = spec.ephemeral_containers().iter().map(EphemeralContainer::as_container);
+    let mut users = spec.all_containers().chain(ephemeral).map(of);
+    let first = users.next()??;
+    users.all(|user| user == Some(first)).then_some(first)
+}
+
+fn owner(user: Option<i64>) -> Option<u32> {
+    user.and_then(|user| user.try_into().ok())
+}
+
+/// All of an object's keys, or those that are named.
+pub(super) fn select(
+    data: Option<&Data>,
+    (kind, name): (&str, &str),
+    part: &Part<'_>,
+    budget: &Budget,
+) -> Result<Files, String> {
+    let optional = part.optional == Some(true);
+    let Some(data) = data else {
+        return if optional {
+            Ok(Files::new())
+        } else {
+            Err(format!("{kind} \"{name}\" not found"))
+        };
+    };
+    let mode = part.mode.unsigned_abs();
+    if part.items.is_empty() {
+        budget.spend(data.values().map(Vec::len).sum())?;
+        let user = owner(part.user);
+        let file = |content: &Vec<u8>| File { content: content.clone(), mode, user };
+        return Ok(data.iter().map(|(key, content)| (key.clone(), file(content))).collect());
+    }
+    let mut files = Files::new();
+    for item in part.items.iter() {
+        match data.get(item.key()) {
+            Some(content) => {
+                budget.spend(content.len())?;
+                let mode = item.mode().map_or(mode, i32::unsigned_abs);
+                let user = owner(item.user().or(part.user));
+                let file = File { content: content.clone(), mode, user };
+                files.insert(item.path().to_owned(), file);
+            }
+            None if optional => {}
+            None => return Err(format!("references non-existent {kind} key: {}", item.key())),
+        }
+    }
+    Ok(files)
+}
