@@ -27,6 +27,8 @@ pub(crate) struct Environment {
     pub(crate) kuberc: String,
     pub(crate) service_host: String,
     pub(crate) service_port: String,
+    /// Whether sessions use WebSockets, if the server has them.
+    pub(crate) websockets: bool,
     /// The folder of this machine's own cluster, which need not be there.
     pub(crate) data_dir: String,
 }

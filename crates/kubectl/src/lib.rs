@@ -68,6 +68,7 @@ fn environment() -> Environment {
         kuberc: if read("KUBECTL_KUBERC") == "false" { "off".to_owned() } else { read("KUBERC") },
         service_host: read("KUBERNETES_SERVICE_HOST"),
         service_port: read("KUBERNETES_SERVICE_PORT"),
+        websockets: read("KUBECTL_REMOTE_COMMAND_WEBSOCKETS") != "false",
         data_dir: Some(read("TIPHYS_DATA_DIR"))
             .filter(|dir| !dir.is_empty())
             .unwrap_or_else(|| DATA_DIR.to_owned()),

@@ -4,6 +4,7 @@ use std::{cell::RefCell, collections::HashSet};
 
 use bytes::Bytes;
 use client::{Client, Config, Error, Response, WebSocket};
+use container::streaming::spdy::{self, Connection};
 use hyper::{
     HeaderMap, Method,
     header::{ACCEPT, CONTENT_TYPE, HeaderValue},
@@ -192,6 +193,16 @@ impl Server {
 
     pub(crate) async fn websocket(&self, path: &str, protocols: &[&str]) -> Result<WebSocket> {
         self.client.upgrade(path, protocols).await.map_err(|error| self.fail(error))
+    }
+
+    /// A SPDY connection that speaks `protocol`, for servers that know no WebSockets.
+    pub(crate) async fn spdy(&self, path: &str, protocol: &'static str) -> Result<Connection> {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-stream-protocol-version", HeaderValue::from_static(protocol));
+        let tunnel = self.client.tunnel(Method::POST, path, spdy::PROTOCOL, headers).await;
+        let tunnel = tunnel.map_err(|error| self.fail(error))?;
+        let _inside = self.runtime.enter();
+        Ok(Connection::client(tunnel.io))
     }
 
     /// Any request with any headers; the answer is what the server says, good or bad.

@@ -2,6 +2,7 @@
 //! session that carries several streams over one WebSocket.
 
 mod session;
+mod spdy;
 
 use std::time::{Duration, Instant};
 

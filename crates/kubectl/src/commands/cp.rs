@@ -120,7 +120,7 @@ async fn execute(
     out: impl AsyncWrite + Unpin,
     err: impl AsyncWrite + Unpin,
 ) -> Result {
-    let socket = open(call.server()?, path).await?;
+    let socket = open(call, path).await?;
     exchange(socket, input, out, err, Sizes::None).await
 }
 

@@ -113,7 +113,7 @@ impl Session<'_> {
         let failed = |error: std::io::Error| Fail::error(plain(&error));
         let (server, stdin) = (call.server()?, call.flags.on("stdin"));
         server.wait(async {
-            let socket = open(server, path).await?;
+            let socket = open(call, path).await?;
             let restored = stdin && std::io::stdin().is_terminal();
             let ended = ended_by_signal(restored).map_err(failed)?;
             let terminal = if self.tty { RawTerminal::new() } else { None };

@@ -1,16 +1,16 @@
 //! `port-forward`: connections to ports here go to ports of a pod.
 //!
-//! Every connection has a WebSocket of its own, on which channel 0 carries the data
-//! and channel 1 an error; both begin with the number of the port.
+//! One SPDY connection carries them all, each as a stream of data and one for an error. With
+//! servers that refuse SPDY, every connection has a WebSocket of its own, on which channel 0
+//! carries the data and channel 1 an error; both begin with the number of the port.
 
-use bytes::Bytes;
-use futures_util::{SinkExt as _, StreamExt as _};
+mod carry;
+
+use futures_util::StreamExt as _;
 use object::Value;
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
-};
-use tokio_tungstenite::tungstenite::Message;
+use tokio::net::TcpListener;
+
+use self::carry::Carrier;
 
 use super::Command;
 use crate::{
@@ -18,7 +18,6 @@ use crate::{
     fail::{Fail, Result},
     flags::{Flag, Kind},
     select::How,
-    server::Server,
     streams::pod_of,
 };
 
@@ -60,8 +59,7 @@ fn run(call: &Call<'_>) -> Result {
     let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
     let path =
         format!("/api/v1/namespaces/{}/pods/{}/portforward", text("namespace"), text("name"));
-    let server = call.server()?;
-    server.wait(serve(call, server, &path, &pairs, &addresses))
+    call.server()?.wait(serve(call, &path, &pairs, &addresses))
 }
 
 fn service(call: &Call<'_>, word: &str) -> Result<Option<Value>> {
@@ -129,23 +127,10 @@ fn pair(text: &str, pod: &Value, service: Option<&Value>) -> Result<(u16, u16)> 
     Ok((local, target))
 }
 
-async fn serve(
-    call: &Call<'_>,
-    server: &Server,
-    path: &str,
-    pairs: &[(u16, u16)],
-    addresses: &[String],
-) -> Result {
+async fn serve(call: &Call<'_>, path: &str, pairs: &[(u16, u16)], addresses: &[String]) -> Result {
     // Nobody listens here before the other side has answered once.
-    if let Some((_, remote)) = pairs.first() {
-        drop(open(server, path, *remote).await.map_err(|fail| match fail {
-            Fail::Server { status, .. } => Fail::error(format!(
-                "error upgrading connection: unable to upgrade connection: {}",
-                status.message()
-            )),
-            other => other,
-        })?);
-    }
+    let first = pairs.first().map_or(0, |(_, remote)| *remote);
+    let carrier = Carrier::connect(call.server()?, path, first).await?;
     let mut listeners = Vec::new();
     for (local, remote) in pairs {
         let mut bound = *local;
@@ -176,6 +161,7 @@ async fn serve(
             )));
         }
     }
+    let carrier = &carrier;
     let accept = listeners.iter().map(|(listener, remote)| async move {
         let mut open = futures_util::stream::FuturesUnordered::new();
         loop {
@@ -184,58 +170,22 @@ async fn serve(
                     let Ok((socket, _)) = accepted else { continue };
                     let local = listener.local_addr().map_or(0, |address| address.port());
                     call.out(&format!("Handling connection for {local}\n"));
-                    open.push(forward(server, path, *remote, socket));
+                    open.push(async move {
+                        let carried = carrier.carry(socket, *remote).await;
+                        (local, carried)
+                    });
                 }
-                Some(ended) = open.next(), if !open.is_empty() => if let Err(fail) = ended {
-                    call.say(&format!("error: {}", Fail::words(&fail)));
+                Some((local, carried)) = open.next(), if !open.is_empty() => if let Err(fail) = carried {
+                    call.log('E', &format!(
+                        "\"Unhandled Error\" err=\"an error occurred forwarding {local} -> {remote}: {}\"",
+                        fail.words()
+                    ));
                 },
             }
         }
     });
-    let _: Vec<()> = futures_util::future::join_all(accept).await;
-    Ok(())
-}
-
-async fn open(server: &Server, path: &str, port: u16) -> Result<client::WebSocket> {
-    let protocols = ["v4.channel.k8s.io", "portforward.k8s.io"];
-    server.websocket(&format!("{path}?ports={port}"), &protocols).await
-}
-
-async fn forward(server: &Server, path: &str, port: u16, socket: TcpStream) -> Result {
-    let opened = open(server, path, port).await?;
-    let (mut to, mut from) = opened.stream.split();
-    let (mut read, mut write) = socket.into_split();
-    let mut buffer = vec![0; 32 << 10];
-    let mut begun = [false; 2];
-    let mut reading = true;
-    loop {
-        tokio::select! {
-            length = read.read(&mut buffer), if reading => match length {
-                Ok(0) | Err(_) => reading = false,
-                Ok(length) => {
-                    let mut frame = Vec::with_capacity(length + 1);
-                    frame.push(0);
-                    frame.extend_from_slice(&buffer[..length]);
-                    to.send(Message::Binary(Bytes::from(frame))).await.map_err(|error| Fail::error(error.to_string()))?;
-                }
-            },
-            message = from.next() => match message {
-                Some(Ok(Message::Binary(bytes))) if bytes.len() > 1 => {
-                    let channel = usize::from(bytes[0]).min(1);
-                    let skip = if std::mem::replace(&mut begun[channel], true) { 1 } else { 3.min(bytes.len()) };
-                    if bytes.len() == skip {
-                        continue;
-                    }
-                    if channel == 1 {
-                        return Err(Fail::error(String::from_utf8_lossy(&bytes[skip..]).into_owned()));
-                    }
-                    if write.write_all(&bytes[skip..]).await.is_err() {
-                        return Ok(());
-                    }
-                }
-                Some(Ok(Message::Close(_)) | Err(_)) | None => return Ok(()),
-                Some(Ok(_)) => {}
-            },
-        }
+    tokio::select! {
+        _ = futures_util::future::join_all(accept) => Ok(()),
+        () = carrier.lost() => Err(Fail::error("lost connection to pod")),
     }
 }

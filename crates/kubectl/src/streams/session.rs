@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use client::WebSocket;
+use container::streaming::spdy::Connection;
 use futures_util::{Sink, SinkExt as _, StreamExt as _};
 use object::Value;
 use tokio::{
@@ -17,9 +18,10 @@ use tokio_tungstenite::tungstenite::{
     protocol::{CloseFrame, frame::coding::CloseCode},
 };
 
+use super::spdy;
 use crate::{
+    call::Call,
     fail::{Fail, Result},
-    server::Server,
     stdio,
 };
 
@@ -41,9 +43,28 @@ const SILENCE: Duration = Duration::from_secs(61);
 /// How long a server that has sent the result may take to close the connection.
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// Opens a session at the path of an `exec` or `attach`.
-pub(crate) async fn open(server: &Server, path: &str) -> Result<WebSocket> {
-    server.websocket(path, PROTOCOLS).await.map_err(|fail| match fail {
+/// What carries a session.
+#[derive(Debug)]
+pub(crate) enum Socket {
+    WebSocket(WebSocket),
+    Spdy(Connection),
+}
+
+/// Opens a session at the path of an `exec` or `attach`: over a WebSocket, or over SPDY if the
+/// server refuses that or the user wants none.
+pub(crate) async fn open(call: &Call<'_>, path: &str) -> Result<Socket> {
+    let server = call.server()?;
+    let refused = if call.environment.websockets {
+        match server.websocket(path, PROTOCOLS).await {
+            Ok(socket) => return Ok(Socket::WebSocket(socket)),
+            Err(fail @ Fail::Plain(_)) => return Err(fail), // nobody is there
+            Err(fail) => Some(fail),
+        }
+    } else {
+        None
+    };
+    let opened = server.spdy(path, spdy::PROTOCOL).await;
+    opened.map(Socket::Spdy).map_err(|fail| match refused.unwrap_or(fail) {
         Fail::Server { status, .. } => {
             Fail::error(format!("unable to upgrade connection: {}", status.message()))
         }
@@ -64,12 +85,18 @@ pub(crate) enum Sizes {
 
 /// Carries our streams to a process and back until it ends; its exit code is the failure.
 pub(crate) async fn exchange(
-    socket: WebSocket,
+    socket: Socket,
     input: Option<impl AsyncRead + Unpin>,
     out: impl AsyncWrite + Unpin,
     err: impl AsyncWrite + Unpin,
     sizes: Sizes,
 ) -> Result {
+    let socket = match socket {
+        Socket::WebSocket(socket) => socket,
+        Socket::Spdy(connection) => {
+            return exit_code(&spdy::exchange(connection, input, out, err, sizes).await?);
+        }
+    };
     let closes_stdin = socket.protocol == CLOSES_STDIN;
     let (to, mut from) = socket.stream.split();
     // Both at once: a process that is not read from may not read either.
@@ -92,12 +119,12 @@ async fn send(
         Ok(changed) => changed,
         Err(error) => return Fail::error(error.to_string()),
     };
-    let mut first: Vec<Message> = first_sizes(&sizes, stdio::size());
+    let mut first = first_sizes(&sizes, stdio::size());
     let mut ping = interval_at(Instant::now() + PING, PING);
     let mut buffer = vec![0; CHUNK];
     loop {
         let message = if let Some(size) = first.pop() {
-            size
+            resize(size)
         } else {
             tokio::select! {
                 length = read(&mut input, &mut buffer) => match length {
@@ -123,25 +150,25 @@ async fn send(
     }
 }
 
-fn watch_size(sizes: &Sizes) -> std::io::Result<Option<Signal>> {
+pub(super) fn watch_size(sizes: &Sizes) -> std::io::Result<Option<Signal>> {
     match sizes {
         Sizes::None => Ok(None),
         Sizes::Follow | Sizes::Redraw => signal(SignalKind::window_change()).map(Some),
     }
 }
 
-/// The messages that tell the size at the beginning, the last one first.
-fn first_sizes(sizes: &Sizes, size: Option<(u16, u16)>) -> Vec<Message> {
+/// The sizes to tell at the beginning, the last one first.
+pub(super) fn first_sizes(sizes: &Sizes, size: Option<(u16, u16)>) -> Vec<(u16, u16)> {
     match (sizes, size) {
         (Sizes::None, _) | (_, None) => Vec::new(),
-        (Sizes::Follow, Some(size)) => vec![resize(size)],
+        (Sizes::Follow, Some(size)) => vec![size],
         (Sizes::Redraw, Some(size)) => {
-            vec![resize(size), resize((size.0.saturating_add(1), size.1.saturating_add(1)))]
+            vec![size, (size.0.saturating_add(1), size.1.saturating_add(1))]
         }
     }
 }
 
-async fn next(signal: &mut Option<Signal>) {
+pub(super) async fn next(signal: &mut Option<Signal>) {
     match signal {
         Some(signal) => drop(signal.recv().await),
         None => std::future::pending().await,
@@ -225,11 +252,15 @@ fn frame(channel: u8, bytes: &[u8]) -> Message {
     Message::Binary(Bytes::from(all))
 }
 
-fn resize((columns, rows): (u16, u16)) -> Message {
-    frame(RESIZE, format!("{{\"Width\":{columns},\"Height\":{rows}}}\n").as_bytes())
+fn resize(size: (u16, u16)) -> Message {
+    frame(RESIZE, size_text(size).as_bytes())
 }
 
-fn lost(why: &str) -> Fail {
+pub(super) fn size_text((columns, rows): (u16, u16)) -> String {
+    format!("{{\"Width\":{columns},\"Height\":{rows}}}\n")
+}
+
+pub(super) fn lost(why: &str) -> Fail {
     Fail::error(format!("error reading from error stream: next reader: {why}"))
 }
 
@@ -292,7 +323,7 @@ mod tests {
     #[test]
     fn a_new_session_redraws() {
         let sizes = first_sizes(&Sizes::Redraw, Some((80, u16::MAX)));
-        assert_eq!(sizes, [resize((80, u16::MAX)), resize((81, u16::MAX))]);
+        assert_eq!(sizes, [(80, u16::MAX), (81, u16::MAX)]);
         assert_eq!(first_sizes(&Sizes::None, Some((80, 24))), []);
     }
 }

@@ -4,6 +4,7 @@
 mod changes;
 mod cluster;
 mod drain;
+mod forward;
 #[path = "../security/image.rs"]
 #[allow(dead_code, reason = "shared with the tests of security, which use more of it")]
 mod image;
@@ -30,6 +31,7 @@ fn kubectl() {
         scope.spawn(|| changes::all(&cluster));
         scope.spawn(|| terminal::all(&cluster));
         scope.spawn(|| local::all(&cluster));
+        scope.spawn(|| forward::all(&cluster));
     });
     // these disturb others
     drain::all(&cluster);

@@ -9,6 +9,22 @@ pub(crate) fn all(cluster: &Cluster) {
     big_streams(cluster);
     input_that_nobody_reads(cluster);
     closed_pipes(cluster);
+    over_spdy(cluster);
+}
+
+/// As with servers that know no WebSockets.
+fn over_spdy(cluster: &Cluster) {
+    let script = "head -c 2000000 /dev/urandom > $D/in && cat $D/in | kubectl exec -i $POD -- cat | cmp - $D/in && echo same
+kubectl exec $POD -- sh -c 'echo out; echo err >&2; exit 5'; echo $?
+head -c 4000000 /dev/zero | kubectl exec -i $POD -- head -c 3 | wc -c
+kubectl exec $POD -- yes | head -1; echo ${PIPESTATUS[0]}";
+    let folder = cluster.world().path().display();
+    let out = cluster.bash(&format!(
+        "export KUBECTL_REMOTE_COMMAND_WEBSOCKETS=false POD={POD} D={folder}\n{script}"
+    ));
+    let (said, wrong) = (stdout(&out), stderr(&out));
+    assert_eq!(said, "same\nout\n5\n3\ny\n141\n", "{wrong}");
+    assert_eq!(wrong, "err\ncommand terminated with exit code 5\n");
 }
 
 fn exec(cluster: &Cluster, script: &str) -> Output {

@@ -14,11 +14,32 @@ pub(crate) fn all(cluster: &Cluster) {
     a_signal_restores_the_terminal(cluster);
     attach_and_detach(cluster);
     run_and_debug(cluster);
+    size_over_spdy(cluster);
 }
 
 fn exec(cluster: &Cluster, command: &[&str]) -> Terminal {
     let args = [&["exec", "-it", POD, "--"], command].concat();
     Terminal::start(&cluster.command(&args))
+}
+
+/// The size of the terminal, over SPDY too.
+fn size_over_spdy(cluster: &Cluster) {
+    let args = [
+        "exec",
+        "-it",
+        POD,
+        "--",
+        "sh",
+        "-c",
+        "while [ \"$(stty size)\" != '30 100' ]; do sleep 0.1; done; exit 4",
+    ];
+    let command = cluster.command(&args);
+    let mut spdy = Command::new("env");
+    spdy.arg("KUBECTL_REMOTE_COMMAND_WEBSOCKETS=false");
+    spdy.arg(command.get_program()).args(command.get_args());
+    let mut terminal = Terminal::start(&spdy);
+    assert_eq!(terminal.end(), 4, "{}", terminal.shown());
+    assert!(terminal.is_cooked());
 }
 
 /// Nobody presses Enter.
