@@ -44,18 +44,20 @@ impl Inner {
     }
 
     pub(super) fn exec_url(&self, request: cri::ExecRequest) -> Result<String, Status> {
-        let container_id = self.running(&request.container_id)?.id;
+        let container = self.running(&request.container_id)?;
+        let (namespace, container_id) = (self.namespace_of(&container.sandbox), container.id);
         let cri::ExecRequest { cmd, tty, stdin, stdout, stderr, .. } = request;
-        let request = ExecRequest { container_id, cmd, tty, stdin, stdout, stderr };
+        let request = ExecRequest { namespace, container_id, cmd, tty, stdin, stdout, stderr };
         self.streaming()
             .url_for_exec(request)
             .map_err(|error| Status::invalid_argument(error.to_string()))
     }
 
     pub(super) fn attach_url(&self, request: &cri::AttachRequest) -> Result<String, Status> {
-        let container_id = self.running(&request.container_id)?.id;
+        let container = self.running(&request.container_id)?;
+        let (namespace, container_id) = (self.namespace_of(&container.sandbox), container.id);
         let cri::AttachRequest { tty, stdin, stdout, stderr, .. } = *request;
-        let request = AttachRequest { container_id, tty, stdin, stdout, stderr };
+        let request = AttachRequest { namespace, container_id, tty, stdin, stdout, stderr };
         self.streaming()
             .url_for_attach(request)
             .map_err(|error| Status::invalid_argument(error.to_string()))
@@ -72,10 +74,18 @@ impl Inner {
         let ports = request.port.iter().map(|port| u16::try_from(*port));
         let ports = ports.collect::<Result<_, _>>();
         let ports = ports.map_err(|_| Status::invalid_argument("no port has such a number"))?;
-        let request = PortForwardRequest { sandbox_id: sandbox.id, ports };
+        let namespace = self.namespace_of(&sandbox.id);
+        let request = PortForwardRequest { namespace, sandbox_id: sandbox.id, ports };
         self.streaming()
             .url_for_port_forward(request)
             .map_err(|error| Status::unavailable(error.to_string()))
+    }
+
+    /// Of a pod, by its sandbox.
+    fn namespace_of(&self, sandbox: &str) -> String {
+        let sandbox = self.state.sandbox(sandbox).ok();
+        let metadata = sandbox.and_then(|sandbox| sandbox.config?.metadata);
+        metadata.map(|metadata| metadata.namespace).unwrap_or_default()
     }
 
     async fn exec_session(&self, request: ExecRequest, io: Io) -> Result<ExitStatus, Status> {

@@ -45,17 +45,17 @@ impl Log {
         Ok(())
     }
 
-    /// Takes in output; whole lines are written at once.
+    /// Takes in output; whole lines are written at once. Gives how much was to be written.
     pub(super) fn write(
         &mut self,
         stream: Stream,
         line: &mut Line,
         bytes: &[u8],
-    ) -> io::Result<()> {
+    ) -> (usize, io::Result<()>) {
         let mut out = Vec::with_capacity(bytes.len() + 128);
         let stamp = stamp(sys::descriptor::now());
         entries(&stamp, stream, line, bytes, &mut out);
-        self.file.write_all(&out)
+        (out.len().max(bytes.len()), self.file.write_all(&out))
     }
 
     /// Writes what has no end of line, when no more will come.

@@ -5,6 +5,7 @@
 mod birth;
 mod log;
 mod native;
+mod pace;
 mod pending;
 mod process;
 pub(crate) mod protocol;
@@ -167,7 +168,11 @@ impl Shim {
         if !self.recorded {
             fds.push(PollFd::new(&lifeline, PollFlags::IN));
         }
-        for output in self.containers.values().flat_map(|container| &container.outputs) {
+        // One moment for both: who is not followed now must be waited for.
+        let now = Instant::now();
+        let paused = |container: &&Running| container.pause(now).is_some();
+        let followed = self.containers.values().filter(|container| !paused(container));
+        for output in followed.flat_map(|container| &container.outputs) {
             let behind = output.attached.iter().filter(|one| one.behind());
             let before = fds.len();
             fds.extend(behind.map(|one| PollFd::new(&one.file, PollFlags::OUT)));
@@ -177,7 +182,9 @@ impl Shim {
         }
         let pending = || self.pending.iter().filter(|one| !one.is_aborted());
         fds.extend(pending().map(|one| one.birth.poll()));
-        let limit = pending().map(|one| one.birth.left()).min();
+        let pauses = self.containers.values().filter(|one| !one.outputs.is_empty());
+        let pauses = pauses.filter_map(|one| one.pause(now));
+        let limit = pending().map(|one| one.birth.left()).chain(pauses).min();
         let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
         match poll(&mut fds, limit.as_ref()) {
             Ok(_) => {

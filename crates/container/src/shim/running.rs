@@ -4,6 +4,7 @@ use std::{
     fs::File,
     io::{self, Read, Write},
     os::{fd::OwnedFd, unix::net::UnixStream},
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -14,6 +15,7 @@ use rustix::{
 use super::{
     birth::Born,
     log::{Line, Log, Stream},
+    pace::Pace,
     process::Stdio,
     protocol::{Exit, Reply, Started, Status, send},
 };
@@ -32,6 +34,7 @@ pub(super) struct Running {
     pub(super) exit: Option<Exit>,
     pub(super) outputs: Vec<Output>,
     log: Option<Log>,
+    pace: Pace,
     stdin: Option<OwnedFd>,
     terminal: Option<OwnedFd>,
     waiters: Vec<UnixStream>,
@@ -99,6 +102,7 @@ impl Running {
             exit: None,
             outputs,
             log,
+            pace: Pace::new(Instant::now()),
             stdin: pipes.stdin,
             terminal: born.terminal,
             waiters: Vec::new(),
@@ -159,10 +163,18 @@ impl Running {
         self.stdin.as_ref().map(OwnedFd::try_clone).transpose()
     }
 
+    /// How long its output is not read from `now` on, because its log grows too fast.
+    pub(super) fn pause(&self, now: Instant) -> Option<Duration> {
+        self.log.as_ref().and_then(|_| self.pace.pause(now))
+    }
+
     /// Moves output on. `false` when there is none now; at its end the stream is removed.
     pub(super) fn pump(&mut self, at: usize) -> bool {
         let mut buffer = [0; CHUNK];
         let has_ended = self.exit.is_some();
+        if !has_ended && self.pause(Instant::now()).is_some() {
+            return false;
+        }
         let Some(output) = self.outputs.get_mut(at) else { return false };
         if !output.attached.is_empty() && !output.flush() {
             return false;
@@ -174,8 +186,10 @@ impl Running {
             Ok(0) | Err(_) => {}
             Ok(got) => {
                 if let Some(log) = &mut self.log {
-                    log.write(output.stream, &mut output.line, &buffer[..got])
-                        .unwrap_or_else(|error| complain(&error));
+                    let (size, written) =
+                        log.write(output.stream, &mut output.line, &buffer[..got]);
+                    written.unwrap_or_else(|error| complain(&error));
+                    self.pace.spend(size, Instant::now());
                 }
                 output.pass_on(&buffer[..got]);
                 output.last_chunks -= usize::from(has_ended);

@@ -7,6 +7,7 @@ mod channels;
 mod outbox;
 mod port_forward;
 mod remote_command;
+mod seats;
 mod server;
 pub mod spdy;
 mod tokens;
@@ -45,6 +46,8 @@ pub trait Sessions: Send + Sync + 'static {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "as in the CRI")]
 pub struct ExecRequest {
+    /// Of the pod: how many sessions may be open at once is counted by it.
+    pub namespace: String,
     pub container_id: String,
     pub cmd: Vec<String>,
     pub tty: bool,
@@ -56,6 +59,7 @@ pub struct ExecRequest {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "as in the CRI")]
 pub struct AttachRequest {
+    pub namespace: String,
     pub container_id: String,
     pub tty: bool,
     pub stdin: bool,
@@ -65,6 +69,7 @@ pub struct AttachRequest {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortForwardRequest {
+    pub namespace: String,
     pub sandbox_id: String,
     /// For clients whose protocol cannot name them later.
     pub ports: Vec<u16>,

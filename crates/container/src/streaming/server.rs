@@ -20,6 +20,7 @@ use tokio_util::{
 use super::{
     AttachRequest, Error, ExecRequest, PortForwardRequest, Sessions, channels, port_forward,
     remote_command::{self, Session},
+    seats::{Seat, Seats},
     spdy,
     tokens::{self, Tokens},
     web_socket,
@@ -34,6 +35,7 @@ struct Refusal(StatusCode, &'static str);
 pub struct Server {
     address: SocketAddr,
     tokens: Arc<Tokens>,
+    seats: Seats,
     tasks: TaskTracker,
     stop: DropGuard,
 }
@@ -51,7 +53,7 @@ impl Server {
             stop: stop.clone(),
         });
         server.spawn(server.clone().accept(listener));
-        Ok(Self { address, tokens, tasks, stop: stop.drop_guard() })
+        Ok(Self { address, tokens, seats: Seats::default(), tasks, stop: stop.drop_guard() })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -60,16 +62,19 @@ impl Server {
 
     pub fn url_for_exec(&self, request: ExecRequest) -> Result<String, Error> {
         check(request.tty, request.stderr, request.stdin || request.stdout || request.stderr)?;
-        self.url("exec", tokens::Request::Exec(request))
+        let seat = self.seats.take(&request.namespace)?;
+        self.url("exec", (tokens::Request::Exec(request), seat))
     }
 
     pub fn url_for_attach(&self, request: AttachRequest) -> Result<String, Error> {
         check(request.tty, request.stderr, request.stdin || request.stdout || request.stderr)?;
-        self.url("attach", tokens::Request::Attach(request))
+        let seat = self.seats.take(&request.namespace)?;
+        self.url("attach", (tokens::Request::Attach(request), seat))
     }
 
     pub fn url_for_port_forward(&self, request: PortForwardRequest) -> Result<String, Error> {
-        self.url("portforward", tokens::Request::PortForward(request))
+        let seat = self.seats.take(&request.namespace)?;
+        self.url("portforward", (tokens::Request::PortForward(request), seat))
     }
 
     /// Ends all sessions.
@@ -79,8 +84,8 @@ impl Server {
         self.tasks.wait().await;
     }
 
-    fn url(&self, path: &str, request: tokens::Request) -> Result<String, Error> {
-        Ok(format!("http://{}/{path}/{}", self.address, self.tokens.add(request, Instant::now())?))
+    fn url(&self, path: &str, asked: (tokens::Request, Seat)) -> Result<String, Error> {
+        Ok(format!("http://{}/{path}/{}", self.address, self.tokens.add(asked, Instant::now())?))
     }
 }
 
@@ -167,7 +172,7 @@ impl Shared {
     fn start_spdy(
         &self,
         request: Request<Incoming>,
-        asked: tokens::Request,
+        (asked, seat): (tokens::Request, Seat),
     ) -> Result<Answer, Refusal> {
         const HEADER: &str = "x-stream-protocol-version";
         let offered = offered(request.headers(), HEADER);
@@ -178,7 +183,7 @@ impl Shared {
             Ok(session) => {
                 let (name, version) =
                     remote_command::choose_spdy(&offered).ok_or_else(forbidden)?;
-                self.upgrade(request, move |io| {
+                self.upgrade(request, seat, move |io| {
                     remote_command::serve(io, version, session, sessions)
                 });
                 name
@@ -188,7 +193,7 @@ impl Shared {
                 let run = |io| {
                     port_forward::serve(spdy::Connection::server(io), forward.sandbox_id, sessions)
                 };
-                self.upgrade(request, run);
+                self.upgrade(request, seat, run);
                 name
             }
         };
@@ -198,7 +203,7 @@ impl Shared {
     fn start_web_socket(
         &self,
         request: Request<Incoming>,
-        asked: tokens::Request,
+        (asked, seat): (tokens::Request, Seat),
     ) -> Result<Answer, Refusal> {
         let bad = |reason| Refusal(StatusCode::BAD_REQUEST, reason);
         let key = request
@@ -212,12 +217,14 @@ impl Shared {
             Ok(session) => {
                 let (name, dialect) =
                     web_socket::choose(&offered).ok_or_else(|| bad("no known subprotocol"))?;
-                self.upgrade(request, move |io| web_socket::serve(io, dialect, session, sessions));
+                self.upgrade(request, seat, move |io| {
+                    web_socket::serve(io, dialect, session, sessions)
+                });
                 name
             }
             Err(forward) => {
                 if let Some(name) = port_forward::choose_tunnel(&offered) {
-                    self.upgrade(request, move |io| {
+                    self.upgrade(request, seat, move |io| {
                         port_forward::serve_tunnel(io, forward.sandbox_id, sessions)
                     });
                     name
@@ -225,7 +232,9 @@ impl Shared {
                     let (name, base64) =
                         channels::choose(&offered).ok_or_else(|| bad("no known subprotocol"))?;
                     channels::check(&forward.ports).map_err(bad)?;
-                    self.upgrade(request, move |io| channels::serve(io, base64, forward, sessions));
+                    self.upgrade(request, seat, move |io| {
+                        channels::serve(io, base64, forward, sessions)
+                    });
                     name
                 }
             }
@@ -235,10 +244,11 @@ impl Shared {
         Ok(switch("websocket", if chosen.is_empty() { &headers[..1] } else { &headers }))
     }
 
-    /// Runs `session` on the connection once the answer is out.
+    /// Runs `session` on the connection once the answer is out. It has its seat to its end.
     fn upgrade<F>(
         &self,
         request: Request<Incoming>,
+        seat: Seat,
         session: impl FnOnce(TokioIo<Upgraded>) -> F + Send + 'static,
     ) where
         F: Future<Output = ()> + Send,
@@ -248,6 +258,7 @@ impl Shared {
                 Ok(upgraded) => session(TokioIo::new(upgraded)).await,
                 Err(error) => tracing::debug!(%error, "cannot upgrade a streaming connection"),
             }
+            drop(seat);
         });
     }
 }

@@ -10,7 +10,7 @@ use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::time::Instant;
 
-use super::{AttachRequest, Error, ExecRequest, PortForwardRequest};
+use super::{AttachRequest, Error, ExecRequest, PortForwardRequest, seats::Seat};
 
 const LIFETIME: Duration = Duration::from_mins(1);
 const MOST_TOKENS: usize = 1000;
@@ -22,11 +22,14 @@ pub(super) enum Request {
     PortForward(PortForwardRequest),
 }
 
+/// What was asked for, and the right to it.
+type Asked = (Request, Seat);
+
 #[derive(Debug, Default)]
-pub(super) struct Tokens(Mutex<HashMap<String, (Instant, Request)>>);
+pub(super) struct Tokens(Mutex<HashMap<String, (Instant, Asked)>>);
 
 impl Tokens {
-    pub(super) fn add(&self, request: Request, now: Instant) -> Result<String, Error> {
+    pub(super) fn add(&self, asked: Asked, now: Instant) -> Result<String, Error> {
         let mut bytes = [0; 16];
         SystemRandom::new().fill(&mut bytes).map_err(|_| Error("no random numbers".to_owned()))?;
         let token = BASE64_URL_SAFE_NO_PAD.encode(bytes);
@@ -35,31 +38,37 @@ impl Tokens {
         if tokens.len() >= MOST_TOKENS {
             return Err(Error("maximum number of in-flight requests exceeded".to_owned()));
         }
-        tokens.insert(token.clone(), (now + LIFETIME, request));
+        tokens.insert(token.clone(), (now + LIFETIME, asked));
         Ok(token)
     }
 
-    pub(super) fn take(&self, token: &str, now: Instant) -> Option<Request> {
-        let (until, request) =
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(token)?;
-        (until > now).then_some(request)
+    pub(super) fn take(&self, token: &str, now: Instant) -> Option<Asked> {
+        let (until, asked) = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(token)?;
+        (until > now).then_some(asked)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::seats::Seats, *};
 
     #[test]
     fn once_and_for_a_minute() {
         let (tokens, now) = (Tokens::default(), Instant::now());
         let request = Request::PortForward(PortForwardRequest::default());
-        let add = |at| tokens.add(request.clone(), at);
+        let seats = Seats::default();
+        let number = std::cell::Cell::new(0);
+        let add = |at| {
+            number.set(number.get() + 1); // each in a namespace of its own
+            let seat = seats.take(&number.get().to_string()).expect("a seat");
+            tokens.add((request.clone(), seat), at)
+        };
         let (one, two) = (add(now).expect("room"), add(now).expect("room"));
         assert_ne!(one, two);
-        assert_eq!((tokens.take(&one, now), tokens.take(&one, now)), (Some(request.clone()), None));
+        let take = |token: &str, at| tokens.take(token, at).map(|(request, _)| request);
+        assert_eq!((take(&one, now), take(&one, now)), (Some(request.clone()), None));
         let later = now + LIFETIME;
-        assert_eq!(tokens.take(&two, later), None, "expired");
+        assert_eq!(take(&two, later), None, "expired");
         (0..MOST_TOKENS).for_each(|_| drop(add(later).expect("room")));
         assert!(add(later).is_err());
         add(later + LIFETIME).expect("the others have expired");

@@ -1,6 +1,7 @@
 //! The runtime as a kubelet sees it: real containers from a packed busybox.
 
 mod costs;
+mod floods;
 mod hardening;
 mod image;
 mod killing;

@@ -102,7 +102,9 @@ async fn refused(
     let pulled = tokio::time::timeout(LONGEST, store.pull(&name, None)).await;
     let error = pulled.unwrap_or_else(|_| panic!("{what}: not in time")).expect_err(what);
     let error = error.to_string();
-    assert!(error.contains(why), "{what}: {error}");
+    // a machine that is slow itself hears less of the drops
+    let stopped = SLOW.contains(&why) && error.contains("stopped sending");
+    assert!(error.contains(why) || stopped, "{what}: {error}");
     println!("{what}: {:?}: {}", began.elapsed(), &error[..error.len().min(120)]);
     assert_eq!(store.list(), [], "{what}");
     assert_eq!(fs::read_dir(dir.path().join("layers")).expect("a folder").count(), 0, "{what}");

@@ -42,7 +42,7 @@ async fn forward(io: impl AsyncRead + AsyncWrite + Send + 'static) {
 }
 
 fn request() -> PortForwardRequest {
-    PortForwardRequest { sandbox_id: "s".to_owned(), ports: vec![80, 1] }
+    PortForwardRequest { namespace: "n".to_owned(), sandbox_id: "s".to_owned(), ports: vec![80, 1] }
 }
 
 #[tokio::test]

@@ -171,3 +171,19 @@ async fn addresses_serve_once_and_only_upgrades() {
     assert!(server.url_for_exec(ExecRequest { stdin: false, stdout: false, ..exec("x") }).is_err());
     soon(server.stop()).await;
 }
+
+#[tokio::test]
+async fn a_namespace_has_so_many_sessions_and_no_more() {
+    let server = server().await;
+    let of = |namespace: &str| {
+        let namespace = namespace.to_owned();
+        server.url_for_exec(ExecRequest { namespace, ..exec("exit 0") })
+    };
+    for _ in 0..256 {
+        of("greedy").expect("an address");
+    }
+    let error = of("greedy").expect_err("enough").to_string();
+    assert!(error.contains("may have no more"), "{error}");
+    of("modest").expect("others are not held back");
+    server.stop().await;
+}
