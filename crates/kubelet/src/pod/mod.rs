@@ -201,3 +201,27 @@ fn others(workers: &HashMap<String, Handle>, uid: &str) -> Vec<Pod> {
     let wishes = all.map(|(_, handle)| handle.wish.borrow());
     wishes.filter(|wish| wish.is_here()).map(|wish| wish.pod.clone()).collect()
 }
+
+/// Neither what has finished nor what is gone from the API takes room from others.
+#[test]
+fn only_pods_that_are_here_count() {
+    let pod = |phase: &str| {
+        let text = format!("{{metadata: {{name: p}}, status: {{phase: {phase}}}}}");
+        Pod::from(object::yaml::from_yaml(&text).unwrap())
+    };
+    let wish = |phase| Wish {
+        pod: pod(phase),
+        ending: None,
+        is_static: false,
+        failure: None,
+        is_gone: false,
+        pending: None,
+    };
+    let ending = Some(Ending { since: 0, grace: 30 });
+    assert!(wish("Running").is_here());
+    assert!(Wish { ending, ..wish("Running") }.is_here(), "its containers still run");
+    assert!(!Wish { ending, is_gone: true, ..wish("Running") }.is_here());
+    assert!(!wish("Succeeded").is_here() && !wish("Failed").is_here());
+    let failure = Some(Failure::default());
+    assert!(!Wish { failure, ..wish("Pending") }.is_here());
+}

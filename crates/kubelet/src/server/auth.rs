@@ -10,10 +10,13 @@ const JSON: &str = "application/json";
 /// Those who may do everything everywhere.
 const MASTERS: &str = "system:masters";
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct User {
     pub(crate) name: String,
     pub(crate) groups: Vec<String>,
+    /// What else the API server says of a token's owner; authorizers may look at it.
+    pub(crate) uid: String,
+    pub(crate) extra: Value,
 }
 
 pub(crate) fn by_certificate(host: &Host, chain: &[CertificateDer<'_>]) -> Option<User> {
@@ -21,7 +24,8 @@ pub(crate) fn by_certificate(host: &Host, chain: &[CertificateDer<'_>]) -> Optio
     let identity = trust.identify(chain, host.now()).ok()?;
     let mut groups = identity.organizations;
     groups.push("system:authenticated".into());
-    Some(User { name: identity.common_name, groups })
+    let (uid, extra) = (String::new(), Value::Null);
+    Some(User { name: identity.common_name, groups, uid, extra })
 }
 
 pub(crate) async fn by_token(host: &Host, headers: &HeaderMap) -> Option<User> {
@@ -43,6 +47,8 @@ pub(crate) async fn by_token(host: &Host, headers: &HeaderMap) -> Option<User> {
     Some(User {
         name: text(&status["user"]["username"]),
         groups: status["user"]["groups"].items().iter().map(text).collect(),
+        uid: text(&status["user"]["uid"]),
+        extra: status["user"]["extra"].clone(),
     })
 }
 
@@ -101,20 +107,32 @@ fn subresources(path: &str) -> &'static [&'static str] {
 }
 
 async fn review(host: &Host, user: &User, verb: &str, part: &str) -> Result<bool, String> {
+    let review = access_review(&host.config.node_name, user, verb, part);
+    let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+    let answer = host.cx.client().call(Method::POST, path, JSON, to_json(&review).into()).await;
+    let answer = answer.map_err(|error| format!("Authorization error: {error}"))?;
+    Ok(answer["status"]["allowed"].as_bool() == Some(true))
+}
+
+/// The question whether a user may do something with a part of the node.
+fn access_review(node: &str, user: &User, verb: &str, part: &str) -> Value {
     let mut review = Value::object();
     (review["apiVersion"], review["kind"]) =
         ("authorization.k8s.io/v1".into(), "SubjectAccessReview".into());
     let spec = &mut review["spec"];
     spec["user"] = (&*user.name).into();
     spec["groups"] = user.groups.iter().map(|group| Value::from(&**group)).collect();
+    if !user.uid.is_empty() {
+        spec["uid"] = (&*user.uid).into();
+    }
+    if user.extra.is_object() {
+        spec["extra"] = user.extra.clone();
+    }
     let what = &mut spec["resourceAttributes"];
     (what["verb"], what["resource"], what["subresource"]) =
         (verb.into(), "nodes".into(), part.into());
-    (what["name"], what["version"]) = ((&*host.config.node_name).into(), "v1".into());
-    let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-    let answer = host.cx.client().call(Method::POST, path, JSON, to_json(&review).into()).await;
-    let answer = answer.map_err(|error| format!("Authorization error: {error}"))?;
-    Ok(answer["status"]["allowed"].as_bool() == Some(true))
+    (what["name"], what["version"]) = (node.into(), "v1".into());
+    review
 }
 
 #[test]
@@ -128,4 +146,17 @@ fn rights_are_named_by_path() {
     }
     assert_eq!(verb(&Method::GET, "/containerLogs/n/p/c"), "get");
     assert_eq!(verb(&Method::POST, "/checkpoint/n/p/c"), "create");
+}
+
+#[test]
+fn authorizers_learn_all_that_is_known_of_a_user() {
+    let extra = object::yaml::from_yaml("{authentication.kubernetes.io/pod-name: [p]}").unwrap();
+    let user = User { name: "u".into(), groups: vec!["g".into()], uid: "7".into(), extra };
+    let got = access_review("n", &user, "get", "healthz");
+    let spec = &got["spec"];
+    assert_eq!((spec["user"].as_str(), spec["uid"].as_str()), (Some("u"), Some("7")));
+    assert_eq!(spec["extra"], user.extra);
+    assert_eq!(spec["groups"].items().len(), 1);
+    let what = &spec["resourceAttributes"];
+    assert_eq!((what["name"].as_str(), what["subresource"].as_str()), (Some("n"), Some("healthz")));
 }
