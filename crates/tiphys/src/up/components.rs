@@ -76,7 +76,7 @@ pub(super) fn prepare(layout: &Layout, mut settings: Settings) -> Result<Prepare
     controller_manager(&settings, layout.dir()).context("--kube-controller-manager-arg")?;
     scheduler(&settings, layout.dir()).context("--kube-scheduler-arg")?;
     node::kubelet_flags(layout, &settings).context("--kubelet-arg")?;
-    node::proxy_node_of(&settings).context("--kube-proxy-arg")?;
+    kube_proxy(&settings.args).context("--kube-proxy-arg")?;
     Ok(Prepared { settings, files })
 }
 

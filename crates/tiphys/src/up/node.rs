@@ -150,7 +150,7 @@ fn proxy_config(settings: &Settings) -> Result<proxy::Config> {
     Ok(proxy::Config { node: proxy_node_of(settings)?, listeners, set_conntrack: true })
 }
 
-pub(super) fn proxy_node_of(settings: &Settings) -> Result<proxy::Node> {
+fn proxy_node_of(settings: &Settings) -> Result<proxy::Node> {
     let mut node = proxy_node(
         &settings.node_name,
         vec![settings.node_ip],

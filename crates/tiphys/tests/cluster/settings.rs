@@ -78,6 +78,7 @@ fn refused_without_a_stop(world: &World) {
         (&["--kubelet-arg", "node-ip=1.2.3.4"], "use --node-ip of `tiphys up`"),
         (&["--kube-scheduler-arg", "nonsense=1"], "up: --kube-scheduler-arg: unexpected argument"),
         (&["--kube-apiserver-arg", "feature-gates=Nonsense=true"], "Nonsense"),
+        (&["--kube-proxy-arg", "proxy-mode=ipvs"], "up: --kube-proxy-arg: invalid value 'ipvs'"),
         (&["--node-name", "n2"], "this machine is the node n1"),
         (&["--node-name", "No_Name"], "up: --node-name \"No_Name\": a node's name has"),
         (&["--service-cluster-ip-range", "10.9.0.0/16"], "create a ServiceCIDR"),
