@@ -89,7 +89,7 @@ fn client(url: &Uri) -> std::result::Result<(Client, String, HeaderMap), String>
     let config =
         Config::new(Arc::new(Tcp::new(host, port, tls))).user_agent("kubectl").timeout(PATIENCE);
     let mut headers = HeaderMap::new();
-    let name = url.authority().map(|authority| authority.as_str()).unwrap_or_default();
+    let name = url.authority().map_or("", hyper::http::uri::Authority::as_str);
     let name = name.rsplit_once('@').map_or(name, |(_, name)| name);
     headers.insert(HOST, HeaderValue::try_from(name).map_err(|error| error.to_string())?);
     let path = url.path_and_query().map_or("/", |path| path.as_str()).to_owned();

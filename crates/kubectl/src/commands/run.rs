@@ -91,12 +91,7 @@ fn run(call: &Call<'_>) -> Result {
     if flags.on("expose") && flags.text("port").is_empty() {
         return Err(Fail::error("--port must be set when exposing a service"));
     }
-    let restart = flags.text("restart");
-    if !matches!(restart, "Always" | "OnFailure" | "Never") {
-        return Err(Fail::error(format!(
-            "invalid restart policy: {restart}, valid values are: Always, OnFailure, Never"
-        )));
-    }
+    check_restart(flags.text("restart"))?;
     let output = Output::of(call, false)?;
     let mut pod = pod(call, name)?;
     overrides(call, &mut pod)?;
@@ -135,6 +130,15 @@ fn run(call: &Call<'_>) -> Result {
         output.print_declared(call, object, &format!("created{}", dry_run.suffix()))?;
     }
     Fail::collect(fails)
+}
+
+fn check_restart(restart: &str) -> Result {
+    if matches!(restart, "Always" | "OnFailure" | "Never") {
+        return Ok(());
+    }
+    Err(Fail::error(format!(
+        "invalid restart policy: {restart}, valid values are: Always, OnFailure, Never"
+    )))
 }
 
 fn pod(call: &Call<'_>, name: &str) -> Result<Value> {

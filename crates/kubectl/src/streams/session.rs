@@ -46,7 +46,7 @@ const GOODBYE: Duration = Duration::from_secs(2);
 /// What carries a session.
 #[derive(Debug)]
 pub(crate) enum Socket {
-    WebSocket(WebSocket),
+    WebSocket(Box<WebSocket>),
     Spdy(Connection),
 }
 
@@ -56,7 +56,7 @@ pub(crate) async fn open(call: &Call<'_>, path: &str) -> Result<Socket> {
     let server = call.server()?;
     let refused = if call.environment.websockets {
         match server.websocket(path, PROTOCOLS).await {
-            Ok(socket) => return Ok(Socket::WebSocket(socket)),
+            Ok(socket) => return Ok(Socket::WebSocket(Box::new(socket))),
             Err(fail @ Fail::Plain(_)) => return Err(fail), // nobody is there
             Err(fail) => Some(fail),
         }
@@ -92,7 +92,7 @@ pub(crate) async fn exchange(
     sizes: Sizes,
 ) -> Result {
     let socket = match socket {
-        Socket::WebSocket(socket) => socket,
+        Socket::WebSocket(socket) => *socket,
         Socket::Spdy(connection) => {
             return exit_code(&spdy::exchange(connection, input, out, err, sizes).await?);
         }
@@ -127,15 +127,14 @@ async fn send(
             resize(size)
         } else {
             tokio::select! {
-                length = read(&mut input, &mut buffer) => match length {
-                    Some(length) => frame(STDIN, &buffer[..length]),
-                    None => {
-                        input = None;
-                        if !closes_stdin {
-                            continue;
-                        }
-                        frame(CLOSE, &[STDIN])
+                length = read(&mut input, &mut buffer) => if let Some(length) = length {
+                    frame(STDIN, &buffer[..length])
+                } else {
+                    input = None;
+                    if !closes_stdin {
+                        continue;
                     }
+                    frame(CLOSE, &[STDIN])
                 },
                 () = next(&mut changed) => match stdio::size() {
                     Some(size) => resize(size),

@@ -80,13 +80,11 @@ async fn tell_sizes(resize: Option<Stream>, sizes: &Sizes) {
     let (Some(mut resize), Ok(mut changed)) = (resize, watch_size(sizes)) else { return };
     let mut first = first_sizes(sizes, stdio::size());
     loop {
-        let size = match first.pop() {
-            Some(size) => Some(size),
-            None => {
-                next(&mut changed).await;
-                stdio::size()
-            }
-        };
+        let mut size = first.pop();
+        if size.is_none() {
+            next(&mut changed).await;
+            size = stdio::size();
+        }
         if let Some(size) = size
             && resize.write_all(size_text(size).as_bytes()).await.is_err()
         {
