@@ -11,6 +11,7 @@ mod device_filter;
 pub mod disk;
 pub mod executable;
 pub mod landlock;
+pub mod memory;
 pub mod mount;
 pub mod namespace;
 pub mod netlink;
