@@ -118,6 +118,10 @@ impl<V: std::fmt::Debug + Send + Sync> Engine<V> for Metered<V> {
         self.engine.size()
     }
 
+    fn share_keys(&self, keys: &[Arc<str>]) {
+        self.engine.share_keys(keys);
+    }
+
     fn notes(&self, after: u64) -> Vec<Note> {
         self.engine.notes(after)
     }

@@ -173,6 +173,7 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     if let Some(at_rest) = opened.at_rest {
         keep_secret(&mut server, at_rest);
     }
+    server.keep_small();
     let spans = traced(&mut server, &config, (&clock, port))?;
     let server = Arc::new(server);
     if let Some(spans) = spans {

@@ -1,6 +1,8 @@
 //! What the server serves, as clients ask for it: the old lists and the
 //! aggregated document.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Method,
@@ -322,20 +324,18 @@ fn remote_group(group: &RemoteGroup) -> Value {
         let text =
             |tree: &Value, name: &str| tree.get(name).as_str().unwrap_or_default().to_owned();
         let all = list.get("resources").items();
+        let mut parts: HashMap<String, Vec<Value>> = HashMap::new();
+        for part in all {
+            if let Some((name, rest)) = text(part, "name").split_once('/') {
+                let part = described_resource("subresource", rest, part);
+                parts.entry(name.to_owned()).or_default().push(part);
+            }
+        }
         let plain = all.iter().filter(|own| !text(own, "name").contains('/'));
         let resources = plain.map(|own| {
             let name = text(own, "name");
             let mut entry = described_resource("resource", &name, own);
-            let prefix = format!("{name}/");
-            let parts: Vec<Value> = all
-                .iter()
-                .filter_map(|part| {
-                    let name = text(part, "name");
-                    let name = name.strip_prefix(&prefix)?;
-                    Some(described_resource("subresource", name, part))
-                })
-                .collect();
-            if !parts.is_empty() {
+            if let Some(parts) = parts.remove(&name) {
                 entry["subresources"] = parts.into_iter().collect();
             }
             entry

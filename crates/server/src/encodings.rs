@@ -81,7 +81,7 @@ struct Key {
 struct Piece {
     bytes: Bytes,
     /// As long as these are held, their addresses belong to nothing else.
-    _version: Weak<Version<Value>>,
+    version: Weak<Version<Value>>,
     _definition: Weak<Definition>,
 }
 
@@ -100,7 +100,8 @@ impl Encodings {
         revision: u64,
         version: &Arc<Version<Value>>,
     ) -> Bytes {
-        if served.asks() {
+        // What only this reader has is not found again.
+        if served.asks() || Arc::strong_count(version) == 1 {
             return encode(served, format, revision, &version.object).into();
         }
         let key = Key::of(served, format, revision, version);
@@ -147,6 +148,31 @@ impl Encodings {
         &versions[missing.unwrap_or(versions.len())..]
     }
 
+    /// Forgets the bytes that nobody has read since the last but one call, and those of objects
+    /// that are no more.
+    pub(crate) fn trim(&self) {
+        let (mut used, unread) = {
+            let mut shelves = self.shelves();
+            shelves.weight = 0;
+            (std::mem::take(&mut shelves.used), std::mem::take(&mut shelves.before))
+        };
+        // Nobody waits for this; who comes meanwhile makes some bytes again.
+        drop(unread);
+        used.retain(|_, piece| piece.version.strong_count() > 0);
+        used.shrink_to_fit();
+        let mut shelves = self.shelves();
+        if shelves.before.is_empty() {
+            shelves.before = used;
+        }
+    }
+
+    /// How many bytes are kept.
+    pub(crate) fn held(&self) -> usize {
+        let shelves = self.shelves();
+        let pieces = shelves.used.values().chain(shelves.before.values());
+        pieces.map(|piece| piece.bytes.len() + OVERHEAD).sum()
+    }
+
     fn shelves(&self) -> MutexGuard<'_, Shelves> {
         self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -190,7 +216,7 @@ impl Piece {
     fn of(served: &Served, version: &Arc<Version<Value>>, bytes: &Bytes) -> Self {
         Self {
             bytes: bytes.clone(),
-            _version: Arc::downgrade(version),
+            version: Arc::downgrade(version),
             _definition: Arc::downgrade(&served.definition),
         }
     }

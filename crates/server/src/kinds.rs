@@ -356,6 +356,19 @@ impl Resident<Value> for Trees {
         from_bytes(&self.definition, &plain)
     }
 
+    /// Those that expire, which are events: they come by the thousand.
+    fn packs(&self) -> bool {
+        self.definition.ttl.is_some()
+    }
+
+    fn pack(&self, object: &Value) -> Option<Vec<u8>> {
+        Some(to_bytes(&self.definition, object, false).to_vec())
+    }
+
+    fn unpack(&self, _: &str, bytes: &[u8]) -> Result<Value, String> {
+        from_bytes(&self.definition, bytes)
+    }
+
     fn weight(&self, old: Option<&Value>, new: Option<&Value>) -> usize {
         let kept =
             old.map_or(0, |old| new.map_or_else(|| old.footprint(), |new| old.unshared(new)));

@@ -34,6 +34,7 @@ mod kinds;
 mod list_options;
 mod listen;
 mod listing;
+mod memory;
 mod metrics;
 mod negotiate;
 mod openapi;

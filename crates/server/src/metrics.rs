@@ -416,7 +416,7 @@ impl Metrics {
 }
 
 /// The two lines that stand before a metric.
-fn head(name: &str, kind: &str, help: &str, out: &mut String) {
+pub(crate) fn head(name: &str, kind: &str, help: &str, out: &mut String) {
     let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 

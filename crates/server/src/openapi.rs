@@ -21,6 +21,9 @@ use crate::{
 /// A document whose address names its content never changes.
 const FOR_EVER: &str = "public, immutable";
 
+/// More paths or definitions of one other server are left out.
+const MOST_OF_OTHERS: usize = 5_000;
+
 #[derive(Debug, Default)]
 pub(crate) struct Documents {
     /// The older one, and the same as a message.
@@ -155,12 +158,17 @@ impl Documents {
 /// API server has.
 fn join(tree: &mut Value, document: &RemoteDocument) {
     let below = format!("/apis/{}/", document.group);
-    for (path, item) in document.v2.get("paths").entries() {
+    // Another server may say anything, and as much as it likes.
+    let sound = |part: &'static str| {
+        let all = document.v2.get(part).entries();
+        all.filter(|(_, entry)| entry.is_object()).take(MOST_OF_OTHERS)
+    };
+    for (path, item) in sound("paths") {
         if path.starts_with(&below) {
             tree["paths"][path] = item.clone();
         }
     }
-    for (name, definition) in document.v2.get("definitions").entries() {
+    for (name, definition) in sound("definitions") {
         if tree.get("definitions").get(name).is_null() {
             tree["definitions"][name] = definition.clone();
         }

@@ -30,8 +30,15 @@ pub fn status_reply(status: &Status) -> Reply {
 /// The same in the form that was asked for.
 pub(crate) fn status_as(status: &Status, form: Form) -> Reply {
     audit::note_status(status);
-    let code = u16::try_from(status.code()).ok().filter(|code| *code >= 100).unwrap_or(200);
+    let code = match status.code() {
+        code if code < 100 => 200,
+        // Others may have named it, and HTTP knows no such code.
+        code => u16::try_from(code).ok().filter(|code| *code < 600).unwrap_or(500),
+    };
     let mut object = status.tree().clone();
+    if status.code() >= 600 {
+        object["code"] = i64::from(code).into();
+    }
     object["kind"] = "Status".into();
     object["apiVersion"] = "v1".into();
     if object.get("metadata").is_null() {
@@ -132,12 +139,36 @@ pub(crate) fn streaming(media_type: &'static str, body: Body) -> Reply {
 
 /// Tells the caller something besides.
 pub fn warn(headers: &mut HeaderMap, warnings: &[String]) {
-    for warning in warnings {
+    for warning in bounded(warnings) {
+        if warning.chars().any(char::is_control) {
+            continue; // no header can say it
+        }
         let text = warning.replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\"")) {
+        if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{text}\"").as_bytes()) {
             headers.append(WARNING, value);
         }
     }
+}
+
+/// The warnings as far as they fit into headers. If they are too many or too long, each is cut
+/// short, and the last are left out.
+fn bounded(warnings: &[String]) -> Vec<&str> {
+    const TOTAL: usize = 4_096;
+    const EACH: usize = 256;
+    let length = |text: &str| text.chars().count();
+    if warnings.iter().map(|warning| length(warning)).sum::<usize>() <= TOTAL {
+        return warnings.iter().map(String::as_str).collect();
+    }
+    let cut = |text: &'_ String| text.char_indices().nth(EACH).map_or(text.len(), |(at, _)| at);
+    let mut told = 0;
+    let short = warnings.iter().map(|warning| warning.get(..cut(warning)).unwrap_or_default());
+    short
+        .take_while(|text| {
+            let fits = told < TOTAL;
+            told += length(text);
+            fits
+        })
+        .collect()
 }
 
 /// The object as a client gets it: in its version, and with its revision.

@@ -46,6 +46,7 @@ use crate::{
     deadline,
     encodings::Encodings,
     filters::{Asker, Passed, Refused, Seats, pass},
+    memory::Memory,
     metrics::{Held, Labels, Metrics, method_verb},
     negotiate::negotiate_failure,
     openapi::Documents,
@@ -194,6 +195,14 @@ impl Server {
                 () = stop.cancelled() => {}
             }
         });
+    }
+
+    /// Gives memory back that nobody needs any more, as long as the server runs.
+    pub fn keep_small(&mut self) {
+        let registry = Arc::downgrade(&self.registry);
+        let memory = Memory { registry, encodings: self.encodings.clone() };
+        self.reports.push(Arc::new(memory.clone()));
+        memory.start();
     }
 
     /// Wakes those who wait, as long as the server runs.

@@ -30,7 +30,7 @@ use self::{
     snapshot::Snapshot,
 };
 use crate::{
-    Base, Error, Failure, Image, Log, Record, Removals, crew::hands, disk::Disk, keys::Keys,
+    Base, Error, Failure, Image, Log, Notes, Record, Removals, crew::hands, disk::Disk, keys::Keys,
 };
 
 const RESERVE: &str = "reserve";
@@ -112,7 +112,7 @@ impl DiskLog {
             keys.apply(record);
         }
         let (heads, removals, notes) =
-            (keys.heads(), Removals { rest: revision, ..Removals::default() }, vec![]);
+            (keys.heads(), Removals { rest: revision, ..Removals::default() }, Notes::default());
         let image = Image { revision, floor: revision, heads: None, removals, notes };
         let written = Snapshot::write(disk, &image, &heads, made, |take| {
             records.into_iter().for_each(take);

@@ -121,6 +121,10 @@ impl<V: fmt::Debug + Send + Sync + 'static> Engine<V> for Embedded<V> {
         if self.core.writer().broken { Err(Error::Broken) } else { Ok(()) }
     }
 
+    fn share_keys(&self, keys: &[Arc<str>]) {
+        self.core.writer().share_keys(keys);
+    }
+
     fn notes(&self, after: u64) -> Vec<Note> {
         self.core.writer().notes(after)
     }

@@ -182,6 +182,10 @@ pub trait Engine<V>: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Keys that somebody has made anew, and that the engine may use instead of its own, so that
+    /// each is in memory once.
+    fn share_keys(&self, _keys: &[Arc<str>]) {}
+
     /// The notes of the newest writes, oldest first, from behind a revision.
     fn notes(&self, after: u64) -> Vec<Note>;
 }

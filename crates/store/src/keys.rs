@@ -1,17 +1,14 @@
 //! Which revision every key is at: what a write is judged by.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
 use imbl::OrdMap;
 use object::Text;
 
-use crate::{Base, Error, Lineage, Note, Record, Write};
-
-/// How many bytes of notes are remembered.
-const NOTES: usize = 16 << 20;
+use crate::{Base, Error, Lineage, Note, Record, Write, notes::Notes};
 
 /// How many keys expire in one batch.
 const EXPIRE: usize = 1_000;
@@ -35,7 +32,7 @@ pub struct Image {
     /// Where the keys were at the floor; `None`: the log is read for it.
     pub heads: Option<Heads>,
     pub removals: Removals,
-    pub notes: Vec<Note>,
+    pub notes: Notes,
 }
 
 /// When something was last deleted under each prefix that is served. A state does
@@ -152,6 +149,16 @@ impl Keys {
         self.heads.clone()
     }
 
+    /// Uses this key instead of an equal one that it has.
+    pub(crate) fn share(&mut self, key: &Arc<str>) {
+        let Some(head) = self.heads.get(key).copied() else { return };
+        if let Some(at) = head.expires {
+            self.expiries.remove(&(at, key.clone()));
+            self.expiries.insert((at, key.clone()));
+        }
+        self.heads.insert(key.clone(), head);
+    }
+
     fn set(&mut self, key: &str, head: Option<Head>) -> Option<Head> {
         let (shared, before) = match self.heads.get_key_value(key) {
             Some((shared, before)) => (shared.clone(), Some(*before)),
@@ -175,14 +182,13 @@ impl Keys {
 #[derive(Debug, Default)]
 pub(crate) struct Past {
     pub(crate) removals: Removals,
-    notes: VecDeque<Note>,
-    bytes: usize,
+    pub(crate) notes: Notes,
 }
 
 impl Past {
     pub(crate) fn new(base: Base) -> Self {
         let mut this = Self { removals: base.removals, ..Self::default() };
-        base.notes.into_iter().for_each(|note| this.push(note));
+        base.notes.into_iter().for_each(|note| this.notes.push(note));
         this
     }
 
@@ -192,28 +198,14 @@ impl Past {
             self.removals.note(key, revision);
         }
         if let Some(note) = note.clone() {
-            self.push(Note { revision, key: key.clone(), note });
+            self.notes.push(Note { revision, key: key.clone(), note });
         }
     }
 
     /// The notes from behind a revision.
     pub(crate) fn notes(&self, after: u64) -> Vec<Note> {
-        let from = self.notes.partition_point(|note| note.revision <= after);
-        self.notes.range(from..).cloned().collect()
+        self.notes.after(after)
     }
-
-    fn push(&mut self, note: Note) {
-        self.bytes += weight(&note);
-        self.notes.push_back(note);
-        while self.bytes > NOTES {
-            let Some(oldest) = self.notes.pop_front() else { break };
-            self.bytes -= weight(&oldest);
-        }
-    }
-}
-
-fn weight(note: &Note) -> usize {
-    note.note.len() + note.key.len() + size_of::<Note>()
 }
 
 /// Rather a little late than early.

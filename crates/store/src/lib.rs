@@ -24,6 +24,8 @@ pub mod face;
 mod keys;
 mod log;
 mod mirror;
+mod notes;
+mod packed;
 mod progress;
 mod resource;
 mod ring;
@@ -39,7 +41,9 @@ pub use self::{
     etcd::{Dial, Dialling, EtcdEngine, Remote},
     keys::{Head, Heads, Image, Removals},
     log::{Base, Failure, Log, MemoryLog},
-    mirror::{Mirror, Resident},
+    mirror::{Held, Mirror, Resident},
+    notes::Notes,
+    packed::Found,
     resource::{Pinned, Resource},
     ring::{Bounds, Event, Topic},
     split::Split,

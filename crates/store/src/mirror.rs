@@ -20,9 +20,35 @@ pub trait Resident<V>: fmt::Debug + Send + Sync {
     /// What the object is found under, and watched by.
     fn topics(&self, key: &str, object: &V) -> Vec<Topic>;
 
+    /// Whether objects that nobody has read for a while are kept packed: those of a kind that
+    /// come in great numbers and are seldom read.
+    fn packs(&self) -> bool {
+        false
+    }
+
+    /// The object as bytes that `unpack` reads; `None`: it stays as it is.
+    fn pack(&self, _object: &V) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// The error says why not.
+    fn unpack(&self, key: &str, bytes: &[u8]) -> Result<V, String> {
+        self.decode(key, &Bytes::copy_from_slice(bytes))
+    }
+
     /// About how many bytes an event keeps in memory, for the ring's budget: above all what an
     /// object was before it became `new`, or was deleted.
     fn weight(&self, old: Option<&V>, new: Option<&V>) -> usize;
+}
+
+/// What a resource has in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    pub objects: usize,
+    /// In its ring, for watches that begin in the past.
+    pub events: usize,
+    /// About how many bytes the events take beside the objects that there are now.
+    pub event_bytes: usize,
 }
 
 /// How much larger an object may be on disk than it is to the ring.
@@ -112,6 +138,35 @@ impl<V: fmt::Debug + Send + Sync> Mirror<V> {
         self.progress.compact(revision);
         let resources = self.resources.read().unwrap_or_else(PoisonError::into_inner);
         resources.values().for_each(|resource| resource.compact(revision));
+    }
+
+    /// Forgets the events that are old enough, where no newer ones push them out, and packs
+    /// what is seldom read. What it makes lives long: a thread that does nothing else has memory
+    /// of its own for it.
+    pub fn trim(&self, now: i64, engine: &dyn Engine<V>)
+    where
+        V: PartialEq,
+    {
+        for resource in self.all() {
+            resource.state().ring.trim(now);
+            resource.pack(|keys| engine.share_keys(keys));
+        }
+    }
+
+    /// What each resource has in memory, by prefix.
+    pub fn held(&self) -> Vec<(Text, Held)> {
+        let resources = self.resources.read().unwrap_or_else(PoisonError::into_inner);
+        let held = |resource: &Resource<V>| {
+            let state = resource.state();
+            let (events, event_bytes) = state.ring.held();
+            Held { objects: state.len(), events, event_bytes }
+        };
+        resources.iter().map(|(prefix, resource)| (prefix.clone(), held(resource))).collect()
+    }
+
+    fn all(&self) -> Vec<Arc<Resource<V>>> {
+        let resources = self.resources.read().unwrap_or_else(PoisonError::into_inner);
+        resources.values().cloned().collect()
     }
 
     /// The resource that a key belongs to: that of the longest prefix.

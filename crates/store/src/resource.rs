@@ -11,10 +11,12 @@ use std::{
 use imbl::OrdMap;
 use object::Text;
 use tokio::sync::Notify;
+use tracing::warn;
 
 use crate::{
     Bounds, Engine, Error, Event, Record, Replay, Resident, Topic, Version,
     crew::{hands, side_by_side},
+    packed::{Entry, Found, pack},
     progress::Progress,
     ring::Ring,
 };
@@ -23,7 +25,7 @@ use crate::{
 const MANY: usize = 2_048;
 
 /// Keys are shared, so that copying a node of the index copies no text.
-type Index<V> = OrdMap<Arc<str>, Arc<Version<V>>>;
+type Index<V> = OrdMap<Arc<str>, Entry<V>>;
 
 pub struct Resource<V> {
     resident: Arc<dyn Resident<V>>,
@@ -33,6 +35,8 @@ pub struct Resource<V> {
     ended: Notify,
     /// What somebody pages through, of before the ring.
     past: Mutex<Option<Pinned<V>>>,
+    /// What objects were last packed with.
+    dictionary: Mutex<Option<Arc<[u8]>>>,
 }
 
 pub(crate) struct State<V> {
@@ -40,6 +44,12 @@ pub(crate) struct State<V> {
     /// What was written, and could not be decoded: of these the index has what was before.
     unreadable: BTreeMap<Text, Error>,
     pub(crate) ring: Ring<V>,
+}
+
+impl<V> State<V> {
+    pub(crate) fn len(&self) -> usize {
+        self.index.len()
+    }
 }
 
 impl<V> fmt::Debug for Resource<V> {
@@ -60,24 +70,32 @@ impl<V> Resource<V> {
             ring: Ring::begin(bounds, 0),
         };
         let (state, ended, past) = (Mutex::new(state), Notify::new(), Mutex::new(None));
-        Self { resident, bounds, state, progress, ended, past }
+        Self { resident, bounds, state, progress, ended, past, dictionary: Mutex::default() }
     }
 
     pub fn get(&self, key: &str) -> Option<Arc<Version<V>>> {
-        self.state().index.get(key).cloned()
+        let entry = self.state().index.get(key).cloned();
+        entry.map(|entry| entry.open(key, &*self.resident))
     }
 
     /// The same; but what is there and cannot be decoded is an error, and not what was before.
     pub fn look(&self, key: &str) -> Result<Option<Arc<Version<V>>>, Error> {
-        let state = self.state();
-        state.unreadable.get(key).cloned().map_or(Ok(()), Err)?;
-        Ok(state.index.get(key).cloned())
+        let entry = {
+            let state = self.state();
+            state.unreadable.get(key).cloned().map_or(Ok(()), Err)?;
+            state.index.get(key).cloned()
+        };
+        Ok(entry.map(|entry| entry.open(key, &*self.resident)))
     }
 
     /// Everything there is, now. To pin it copies one pointer; writers go on.
     pub fn pin(&self) -> Pinned<V> {
         let state = self.state();
-        Pinned { revision: self.newest(&state), index: state.index.clone() }
+        self.pinned(self.newest(&state), state.index.clone())
+    }
+
+    fn pinned(&self, revision: u64, index: Index<V>) -> Pinned<V> {
+        Pinned { revision, index, resident: self.resident.clone() }
     }
 
     /// Everything there was at `revision`: what is, with later events undone. That
@@ -91,11 +109,11 @@ impl<V> Resource<V> {
         };
         for event in later.iter().rev() {
             match &event.old {
-                Some(old) => index.insert(event.key.as_str().into(), old.clone()),
+                Some(old) => index.insert(event.key.as_str().into(), Entry::Plain(old.clone())),
                 None => index.remove(event.key.as_str()),
             };
         }
-        Ok(Pinned { revision, index })
+        Ok(self.pinned(revision, index))
     }
 
     /// The same, where the ring does not reach: the engine is asked. What it told last is
@@ -118,9 +136,9 @@ impl<V> Resource<V> {
         for record in engine.past(prefix, revision)? {
             let Some(object) = self.decode(&record)? else { continue };
             let version = Version { revision: record.revision, object };
-            index.insert(record.key.as_str().into(), Arc::new(version));
+            index.insert(record.key.as_str().into(), Entry::Plain(Arc::new(version)));
         }
-        let pinned = Pinned { revision, index };
+        let pinned = self.pinned(revision, index);
         *self.past.lock().unwrap_or_else(PoisonError::into_inner) = Some(pinned.clone());
         Ok(pinned)
     }
@@ -144,7 +162,7 @@ impl<V> Resource<V> {
 
     /// How many objects there are.
     pub fn len(&self) -> usize {
-        self.state().index.len()
+        self.state().len()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -181,15 +199,16 @@ impl<V> Resource<V> {
         let mut state = self.state();
         // Several keys may be written at one revision.
         let newest = state.ring.newest();
-        let have = state.index.get(key.as_str()).map(|version| version.revision);
+        let have = state.index.get(key.as_str()).map(Entry::revision);
         let known = have == new.as_ref().map(|_| revision);
         if revision < newest || (revision == newest && known) {
             return Ok(()); // read from the log already
         }
         let old = match &new {
-            Some(new) => state.index.insert(key.as_str().into(), new.clone()),
+            Some(new) => state.index.insert(key.as_str().into(), Entry::Plain(new.clone())),
             None => state.index.remove(key.as_str()),
         };
+        let old = old.map(|old| old.open(&key, &*self.resident));
         if state.unreadable.remove(&key).is_some() && state.unreadable.is_empty() {
             state.ring.mend(revision); // nobody can be told what came between
             return Ok(());
@@ -309,6 +328,43 @@ fn joined(before: Option<Vec<Topic>>, now: Option<Vec<Topic>>) -> Vec<Topic> {
     topics
 }
 
+/// So many are packed before others may use the index again.
+const TOGETHER: usize = 256;
+
+impl<V: PartialEq> Resource<V> {
+    /// Packs what nobody but the index has any more, where the kind can be packed. Gives the keys
+    /// of what was, for others to share: those of before may lie anywhere.
+    pub(crate) fn pack(&self, mut packed_keys: impl FnMut(&[Arc<str>])) {
+        if !self.resident.packs() {
+            return;
+        }
+        let index = self.state().index.clone();
+        let idle: Vec<_> = index
+            .iter()
+            .filter_map(|(key, entry)| Some((key.clone(), entry.unused()?.clone())))
+            .collect();
+        drop(index);
+        let mut dictionary = self.dictionary.lock().unwrap_or_else(PoisonError::into_inner);
+        for idle in idle.chunks(TOGETHER) {
+            let (block, places) = match pack(&*self.resident, idle, &mut dictionary) {
+                Ok(packed) => packed,
+                Err(error) => return warn!(%error, "objects cannot be packed"),
+            };
+            let keys: Vec<Arc<str>> = idle.iter().map(|(key, _)| Arc::from(&**key)).collect();
+            let mut state = self.state();
+            for (((_, version), place), key) in idle.iter().zip(places).zip(&keys) {
+                if let Some(nth) = place
+                    && state.index.get(key).is_some_and(|entry| entry.is(version))
+                {
+                    state.index.insert(key.clone(), Entry::Packed(block.clone(), nth));
+                }
+            }
+            drop(state);
+            packed_keys(&keys);
+        }
+    }
+}
+
 impl<V: Send + Sync> Resource<V> {
     /// Takes in what an engine knows. What cannot be decoded is known to be so, unless it was
     /// replaced since: then the ring begins behind that.
@@ -319,7 +375,7 @@ impl<V: Send + Sync> Resource<V> {
             match object {
                 Ok(Some(object)) => {
                     let version = Arc::new(Version { revision: record.revision, object });
-                    index.insert(record.key.as_str().into(), version);
+                    index.insert(record.key.as_str().into(), Entry::Plain(version));
                 }
                 Ok(None) => {}
                 Err(error) => match replaced(record, &events) {
@@ -351,7 +407,7 @@ impl<V: Send + Sync> Resource<V> {
             match new {
                 Ok(Some(object)) => {
                     let version = Arc::new(Version { revision, object });
-                    drop(state.index.insert(key.as_str().into(), version));
+                    drop(state.index.insert(key.as_str().into(), Entry::Plain(version)));
                 }
                 Ok(None) => drop(state.index.remove(key.as_str())),
                 Err(error) => drop(state.unreadable.insert(key.clone(), error)),
@@ -385,17 +441,19 @@ fn replaced(record: &Record, events: &[&Record]) -> Option<usize> {
 pub struct Pinned<V> {
     pub revision: u64,
     index: Index<V>,
+    resident: Arc<dyn Resident<V>>,
 }
 
 impl<V> Clone for Pinned<V> {
     fn clone(&self) -> Self {
-        Self { revision: self.revision, index: self.index.clone() }
+        let (index, resident) = (self.index.clone(), self.resident.clone());
+        Self { revision: self.revision, index, resident }
     }
 }
 
 impl<V> Pinned<V> {
-    pub fn get(&self, key: &str) -> Option<&Arc<Version<V>>> {
-        self.index.get(key)
+    pub fn get(&self, key: &str) -> Option<Arc<Version<V>>> {
+        self.index.get(key).map(|entry| entry.open(key, &*self.resident))
     }
 
     /// The objects under `prefix`, in order of their keys, from behind `after`.
@@ -403,7 +461,18 @@ impl<V> Pinned<V> {
         &self,
         prefix: &str,
         after: Option<&str>,
-    ) -> impl Iterator<Item = (&str, &Arc<Version<V>>)> {
+    ) -> impl Iterator<Item = (&str, Found<'_, V>)> {
+        self.entries(prefix, after).map(|(key, entry)| match entry {
+            Entry::Plain(version) => (key, Found::Shared(version)),
+            packed @ Entry::Packed(..) => (key, Found::Made(packed.open(key, &*self.resident))),
+        })
+    }
+
+    fn entries(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+    ) -> impl Iterator<Item = (&str, &Entry<V>)> {
         let from = after.map_or(Bound::Included(prefix), Bound::Excluded);
         let range = self.index.range::<_, str>((from, Bound::Unbounded));
         range.take_while(move |(key, _)| key.starts_with(prefix)).map(|(key, v)| (&**key, v))
@@ -415,7 +484,7 @@ impl<V> Pinned<V> {
         let all = after.is_none()
             && self.index.get_min().is_none_or(|(key, _)| key.starts_with(prefix))
             && self.index.get_max().is_none_or(|(key, _)| key.starts_with(prefix));
-        if all { self.index.len() } else { self.range(prefix, after).count() }
+        if all { self.index.len() } else { self.entries(prefix, after).count() }
     }
 }
 

@@ -55,7 +55,7 @@ pub struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { spare: 4 << 20, age: Duration::from_secs(75), budget: 64 << 20 }
+        Self { spare: 64 << 10, age: Duration::from_secs(75), budget: 64 << 20 }
     }
 }
 
@@ -121,10 +121,26 @@ impl<V> Ring<V> {
         }
         self.events.push_back(Slot { event: Arc::new(event), at: now, weight });
         self.weight += weight;
+        self.trim(now);
+        wake
+    }
+
+    /// Forgets what is older than it must be. Each new event does so; a timer does it where there
+    /// are none.
+    pub(crate) fn trim(&mut self, now: i64) {
+        let before = self.events.len();
         while self.too_much(now) {
             self.drop_oldest();
         }
-        wake
+        if self.events.len() < before && self.events.len() < self.events.capacity() / 4 {
+            self.events.shrink_to(self.events.len() * 2);
+            self.chains.shrink_to(self.chains.len() * 2);
+        }
+    }
+
+    /// How many events there are, and about how many bytes they take.
+    pub(crate) fn held(&self) -> (usize, usize) {
+        (self.events.len(), self.weight)
     }
 
     fn too_much(&self, now: i64) -> bool {

@@ -73,6 +73,10 @@ impl<V: fmt::Debug + Send + Sync> Engine<V> for Split<V> {
         self.all().map(|engine| engine.size()).sum()
     }
 
+    fn share_keys(&self, keys: &[Arc<str>]) {
+        self.all().for_each(|engine| engine.share_keys(keys));
+    }
+
     fn notes(&self, after: u64) -> Vec<Note> {
         self.all().flat_map(|engine| engine.notes(after)).collect()
     }

@@ -12,6 +12,7 @@ pub mod disk;
 pub mod executable;
 pub mod exemption;
 pub mod landlock;
+pub mod memory;
 pub mod mount;
 pub mod namespace;
 pub mod netlink;

@@ -2,6 +2,7 @@
 
 mod commands;
 mod logging;
+mod memory;
 mod up;
 
 use std::{ffi::OsString, path::Path, process::ExitCode};

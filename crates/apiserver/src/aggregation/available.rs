@@ -4,18 +4,21 @@
 use std::{future::pending, sync::Arc, time::Duration};
 
 use api::apiregistration::APIService;
+use futures_util::stream::{self, StreamExt as _};
 use object::{Status, from_json};
 use server::{Remote, Selection, Start, Watch};
 use tokio::time::sleep;
 use tracing::warn;
 
-use super::{Aggregation, Described, GROUP, Known, local};
+use super::{Aggregation, Described, GROUP, Known, described, local};
 use crate::condition::Condition;
 
 const AGAIN: Duration = Duration::from_secs(5);
 /// Several changes at once are one.
 const SOON: Duration = Duration::from_millis(100);
 const WITHIN: Duration = Duration::from_secs(5);
+/// So many are asked at the same time.
+const TOGETHER: usize = 32;
 
 /// Why a service is available or not: status, reason, message.
 type Verdict = (&'static str, &'static str, String);
@@ -33,17 +36,23 @@ pub(crate) async fn run(aggregation: Arc<Aggregation>) {
         }
         let services = panics::catch("aggregation", || aggregation.remote()).unwrap_or_default();
         aggregation.forget(&services);
-        for service in services {
-            let checked = async {
-                let verdict = aggregation.check(&service).await;
-                aggregation.note(&service, verdict).await
-            };
-            if let Ok(Err(status)) = panics::contain("aggregation", checked).await {
-                warn!(error = status.message(), "the state of an API service cannot be kept");
-            }
-        }
+        check_all(&aggregation, services).await;
         rest(&mut changes).await;
     }
+}
+
+/// Asks all of them at once: one that does not answer holds up no other.
+async fn check_all(aggregation: &Aggregation, services: Vec<APIService>) {
+    let checks = services.into_iter().map(|service| async move {
+        let checked = async {
+            let verdict = aggregation.check(&service).await;
+            aggregation.note(&service, verdict).await
+        };
+        if let Ok(Err(status)) = panics::contain("aggregation", checked).await {
+            warn!(error = status.message(), "the state of an API service cannot be kept");
+        }
+    });
+    stream::iter(checks).buffer_unordered(TOGETHER).collect::<()>().await;
 }
 
 /// Until an APIService has changed, or a while has passed.
@@ -109,9 +118,12 @@ impl Aggregation {
         };
         match remote.get(WITHIN).await {
             Ok((code, body)) if code.is_success() => {
-                let described = self.describe(&remote, group, version).await;
+                let documents = self.describe(&remote, group, version).await;
                 let known = from_json(&body).ok();
-                let known = known.map(|resources| Known { resources, described });
+                let known = known.map(|said| {
+                    let resources = described::resources(&said, group, version);
+                    Known { resources, described: documents }
+                });
                 self.learn(group, version, known);
                 ("True", "Passed", "all checks passed".to_owned())
             }

@@ -2,6 +2,7 @@
 //! and it is kept track of who answers.
 
 mod available;
+mod described;
 mod local;
 
 use std::{

@@ -104,7 +104,7 @@ impl Backend {
     }
 }
 
-async fn request(stream: &mut (impl AsyncReadExt + Unpin)) -> Option<(String, Value)> {
+pub(crate) async fn request(stream: &mut (impl AsyncReadExt + Unpin)) -> Option<(String, Value)> {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
     let end = loop {

@@ -2,12 +2,12 @@
 
 use std::{cell::RefCell, collections::HashSet};
 
-use object::{Clock, Lens, Object, Text, Time, Value, View};
+use object::{Clock, Lens, Object, Status, Text, Time, Value, View};
 use ref_cast::RefCast;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::Call;
-use crate::{Served, codec::digits};
+use crate::{Operation, Served, codec::digits};
 
 /// Letters and digits that make no words and are not mistaken for each other.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -97,6 +97,44 @@ pub(super) fn keep_identity(object: &mut Value, old: &Value) {
     {
         meta.set_deletion_grace_period_seconds(grace);
     }
+}
+
+/// A plugin may change an object, not make another of it, or put it elsewhere. It may give a name
+/// to one that has none.
+pub(super) fn keep_given_identity(
+    operation: Operation,
+    given: &Value,
+    object: &mut Value,
+) -> Result<(), Status> {
+    let (was, is) = (Object::view(given), Object::view(object));
+    let (was_meta, is_meta) = (was.metadata(), is.metadata());
+    if was_meta.namespace() != is_meta.namespace() {
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    let updates = operation == Operation::Update;
+    for (what, was, is, counts) in [
+        ("apiVersion", was.api_version(), is.api_version(), true),
+        ("kind", was.kind(), is.kind(), true),
+        ("name", was_meta.name(), is_meta.name(), updates || !was_meta.name().is_empty()),
+        ("uid", was_meta.uid(), is_meta.uid(), updates),
+    ] {
+        if counts && was != is {
+            let why =
+                format!("admission may not change the {what} of an object: {was:?} to {is:?}");
+            return Err(Status::bad_request(why));
+        }
+    }
+    if updates {
+        for field in ["creationTimestamp", "deletionTimestamp", "generation"] {
+            match given.get("metadata").get(field) {
+                Value::Null => object["metadata"].remove(field),
+                kept => object["metadata"][field] = kept.clone(),
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Counts one more change of the desired state, if there is one; `sure`: there is.

@@ -48,7 +48,7 @@ impl Registry {
         let after = after.map(|after| format!("{prefix}{after}"));
         let mut items = Vec::new();
         if let Some(path) = path(served, selection).filter(|_| after.is_none()) {
-            let named = pinned.get(&path).cloned();
+            let named = pinned.get(&path);
             items.extend(named.filter(|version| selection.matches(served, &version.object)));
             return Ok(List {
                 revision: pinned.revision,
@@ -63,7 +63,7 @@ impl Registry {
             if !whole && !selection.matches(served, &version.object) {
                 continue;
             }
-            items.push(version.clone());
+            items.push(version.into_version());
             // Whatever follows makes another page, even if nothing of it is selected.
             if items.len() == page.limit && range.next().is_some() {
                 let remaining = whole.then(|| pinned.count(&prefix, Some(key)));

@@ -188,6 +188,15 @@ impl Registry {
         &self.engine
     }
 
+    /// Forgets the events that no watch can reasonably want any more.
+    pub(crate) fn trim(&self) {
+        self.mirror.trim(self.clock.now(), &*self.engine);
+    }
+
+    pub(crate) fn held(&self) -> Vec<(Text, store::Held)> {
+        self.mirror.held()
+    }
+
     fn plugins(&self) -> &[Arc<dyn Admit>] {
         self.admission.get().map_or(&[], |(plugins, _)| plugins)
     }

@@ -24,7 +24,7 @@ impl Note {
     }
 
     pub(super) fn to_bytes(&self) -> Bytes {
-        to_json(&self.to_tree()).into()
+        to_json(&self.to_tree()).into_boxed_slice().into()
     }
 
     pub fn to_tree(&self) -> Value {

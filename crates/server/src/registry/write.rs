@@ -6,7 +6,9 @@ use object::{Object, Status, Value, View, depth};
 use schema::{Errors, Warnings, Writer, check_meta};
 use store::{Version, Write};
 
-use super::{Call, Delete, Registry, create::default, note::Note, store_status};
+use super::{
+    Call, Delete, Registry, begin::keep_given_identity, create::default, note::Note, store_status,
+};
 use crate::{
     Admission, Claim, Claimed, Operation, Outcome, Reinvocation, Served, User, convert, expensive,
     metrics::Phase,
@@ -48,6 +50,7 @@ impl Registry {
         call.hear(said);
         decided?;
         if step.operation != Operation::Delete && object != given {
+            keep_given_identity(step.operation, &given, &mut object)?;
             if Arc::ptr_eq(&step.served.definition, &step.served.hub) {
                 step.served.hub.fill(&mut object);
             } else {

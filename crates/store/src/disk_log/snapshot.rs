@@ -75,8 +75,8 @@ impl Snapshot {
             out.push(&record(*last, prefix, None));
         }
         out.flush(REMOVALS);
-        for Note { revision, key, note } in &image.notes {
-            out.push(&Record { note: Some(note.clone()), ..record(*revision, key, None) });
+        for Note { revision, key, note } in image.notes.iter() {
+            out.push(&Record { note: Some(note), ..record(revision, &key, None) });
             out.flush_if_large(NOTES);
         }
         out.flush(NOTES);

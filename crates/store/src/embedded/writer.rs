@@ -132,7 +132,7 @@ impl<V> Writer<V> {
 
     /// Everything as of the last append, when the keys were at `heads`.
     pub(super) fn image(&self, heads: Heads, revision: u64) -> Image {
-        let (removals, notes) = (self.past.removals.clone(), self.past.notes(0));
+        let (removals, notes) = (self.past.removals.clone(), self.past.notes.clone());
         Image { revision, floor: revision, heads: Some(heads), removals, notes }
     }
 
@@ -171,6 +171,10 @@ impl<V> Writer<V> {
 
     pub(super) fn serve(&mut self, prefix: &str) {
         self.past.removals.serve(prefix);
+    }
+
+    pub(super) fn share_keys(&mut self, keys: &[Arc<str>]) {
+        keys.iter().for_each(|key| self.keys.share(key));
     }
 
     pub(super) fn notes(&self, after: u64) -> Vec<Note> {

@@ -22,7 +22,7 @@ use super::{
     metrics::Metrics,
     state::State,
 };
-use crate::{Error, Failure, Image, Log, Removals};
+use crate::{Error, Failure, Image, Log, Notes, Removals};
 
 /// How often expiry is looked at, while anything can expire.
 const TICK: Duration = Duration::from_millis(500);
@@ -299,7 +299,8 @@ fn tell(waiting: Vec<Waiting>, outcome: Outcome) {
 /// What the log may begin with: all that can still be asked for.
 fn image(state: &State) -> Image {
     let (revision, floor) = (state.durable_position(), state.keys.floor_position);
-    Image { revision, floor, heads: None, removals: Removals::default(), notes: Vec::new() }
+    let (removals, notes) = (Removals::default(), Notes::default());
+    Image { revision, floor, heads: None, removals, notes }
 }
 
 impl fmt::Debug for Member {

@@ -14,6 +14,7 @@ mod full;
 mod http2;
 mod kills;
 mod linear;
+mod packing;
 mod read;
 mod real;
 mod remote;

@@ -275,6 +275,7 @@ fn run_async(name: &str, task: impl Future<Output = anyhow::Result<()>>) -> Exit
 /// All are of one type, or what runs them would be compiled for each.
 fn run_boxed(name: &str, task: Pin<Box<dyn Future<Output = anyhow::Result<()>> + '_>>) -> ExitCode {
     crate::logging::start();
+    crate::memory::start();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let ended = runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(task));
     exit(name, ended)

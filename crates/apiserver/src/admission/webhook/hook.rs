@@ -5,7 +5,7 @@ use server::{Admission, Served};
 
 use super::{HookConditions, review};
 use crate::admission::{
-    all,
+    all, is_own_write,
     manifests::Manifests,
     matching::{selects, version},
     policy::EXCLUDED,
@@ -36,7 +36,7 @@ pub(super) fn hooks(
 ) -> Result<Vec<Hook>, Status> {
     const GROUP: &str = "admissionregistration.k8s.io";
     let names = &admission.served.definition.names;
-    if EXCLUDED.contains(&names.plural) {
+    if EXCLUDED.contains(&names.plural) || is_own_write(admission) {
         return Ok(Vec::new());
     }
     let mut configurations = files.map_or_else(Vec::new, |files| files.objects(kind));

@@ -130,6 +130,9 @@ impl Verdict {
             })?,
             None => return Err("received undecodable patch in webhook response".to_owned()),
         };
+        if !matches!(patch, Value::Null | Value::List(_)) {
+            return Err("received undecodable patch in webhook response: it is no list".to_owned());
+        }
         if let Some(other) = ty.filter(|ty| *ty != "JSONPatch" && !patch.items().is_empty()) {
             return Err(format!("unsupported patch type {other:?}"));
         }
@@ -159,6 +162,8 @@ impl Verdict {
         let mut status = Status::from(result);
         if status.code() < 400 {
             status.set_code(400);
+        } else if status.code() >= 600 {
+            status.set_code(500); // HTTP knows no such code
         }
         if matches!(status.status(), "" | "Success") {
             status.set_status("Failure");
@@ -207,6 +212,11 @@ pub(super) fn apply(
     let served = &invocation.served;
     let before = shown(served, &admission.object, 0);
     let mut object = patch::json(&before, patch).map_err(|error| wrong(error.to_string()))?;
+    let (was, is) = (Object::view(&before), Object::view(&object));
+    if !object.is_object() || was.kind() != is.kind() || was.api_version() != is.api_version() {
+        let (name, kind) = (&hook.name, was.kind());
+        return Err(wrong(format!("admission webhook {name:?} made something else of a {kind}")));
+    }
     if Object::view(&object).kind() == served.definition.names.kind {
         served.definition.conform(&mut object, &mut Vec::new()).map_err(wrong)?;
         served.definition.hooks.default_fields(&mut object);

@@ -1,0 +1,65 @@
+//! Memory that the allocator holds for later, and that nobody uses.
+
+use std::{io, mem::MaybeUninit, time::Duration};
+
+/// How many bytes are free inside of the allocator; 0 where it does not tell.
+pub fn free() -> usize {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: takes nothing, and gives numbers.
+        let told = unsafe { libc::mallinfo2() };
+        told.fordblks
+    }
+    #[cfg(not(target_env = "gnu"))]
+    0
+}
+
+/// Gives whole free pages back to the kernel, wherever they are. Whoever allocates waits meanwhile.
+pub fn give_back() {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: free memory is the allocator's own.
+        unsafe { libc::malloc_trim(0) };
+    }
+}
+
+/// How much processor time this process has used.
+pub fn processor_time() -> io::Result<Duration> {
+    let mut time = MaybeUninit::<libc::timespec>::uninit();
+    // SAFETY: the kernel writes one timespec there.
+    let failed = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, time.as_mut_ptr()) };
+    if failed != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it has been written.
+    let time = unsafe { time.assume_init() };
+    let seconds = Duration::from_secs(time.tv_sec.try_into().unwrap_or_default());
+    Ok(seconds + Duration::from_nanos(time.tv_nsec.try_into().unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_freed_goes_back_to_the_kernel() {
+        let resident = || {
+            let pages = std::fs::read_to_string("/proc/self/statm").expect("a table");
+            let pages = pages.split(' ').nth(1).expect("two numbers");
+            pages.parse::<usize>().expect("a number") * 4096
+        };
+        // Small ones with a few left between them, so that the heap does not shrink by itself.
+        let mut all: Vec<Vec<u8>> = (0..40_000).map(|_| vec![1; 2_000]).collect();
+        let full = resident();
+        let mut nth = 0;
+        all.retain(|_| {
+            nth += 1;
+            nth % 100 == 0
+        });
+        assert!(free() > 60 << 20, "{}", free());
+        give_back();
+        assert!(resident() + (50 << 20) < full, "{} of {full}", resident());
+        assert!(processor_time().expect("a clock") > Duration::ZERO);
+        drop(all);
+    }
+}

@@ -1,0 +1,108 @@
+//! Pods come and go, and the control process does not keep the memory that they took: after 13
+//! rounds of 60 pods it returns to about what it was before them. `TIPHYS_LONG=1` makes 100 rounds.
+
+#[path = "../cluster/world.rs"]
+#[allow(dead_code, reason = "shared with the tests of clusters, which use more of it")]
+mod world;
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use self::world::World;
+
+const PODS: usize = 60;
+/// How long the memory may take to return: events are kept for watches for 75 seconds.
+const PATIENCE: Duration = Duration::from_mins(4);
+/// What a build without optimizations and a machine with other work may add to a fifth.
+const NOISE: u64 = 32 << 10;
+
+#[test]
+fn memory_returns_after_rounds_of_pods() {
+    let rounds = if std::env::var_os("TIPHYS_LONG").is_some() { 100 } else { 13 };
+    let world = World::new("rounds");
+    world.tiphys(&["up", "--node-name", "n1"]);
+    world.kubectl(&["create", "deployment", "web", "--image=tiphys.local/hello:1", "--replicas=1"]);
+    world.until("the cluster works", || ready(&world) == 1);
+    scale(&world, 0);
+    let before = Memory::of(&world);
+    let mut curve = vec![before];
+    println!("before: {before}");
+    for round in 1..=rounds {
+        let began = Instant::now();
+        scale(&world, PODS);
+        world.until("all pods are ready", || ready(&world) == PODS);
+        scale(&world, 0);
+        let now = Memory::of(&world);
+        println!("round {round}: {now}, {:.1?}", began.elapsed());
+        curve.push(now);
+    }
+    let most = curve.iter().map(|memory| memory.resident).max().unwrap_or_default();
+    let limit = before.resident * 12 / 10 + NOISE;
+    let began = Instant::now();
+    let mut told = Duration::ZERO;
+    world.within(PATIENCE, "the memory has returned", || {
+        let now = Memory::of(&world);
+        if began.elapsed() >= told {
+            println!("{:.0?} after the last round: {now}", began.elapsed());
+            told += Duration::from_secs(15);
+        }
+        now.resident <= limit
+    });
+    let after = Memory::of(&world);
+    println!("before {before}; at most {most} KiB; after {after}; limit {limit} KiB");
+    for line in owners(&world) {
+        println!("{line}");
+    }
+    world.tiphys(&["down"]);
+    world.assert_nothing_left();
+}
+
+fn scale(world: &World, replicas: usize) {
+    world.kubectl(&["scale", "deployment", "web", &format!("--replicas={replicas}")]);
+    if replicas == 0 {
+        world.until("no pods are left", || {
+            world.try_kubectl(&["get", "pods", "-o", "name"]).is_empty()
+        });
+    }
+}
+
+fn ready(world: &World) -> usize {
+    let path = "jsonpath={.status.readyReplicas}";
+    world.try_kubectl(&["get", "deployment", "web", "-o", path]).parse().unwrap_or_default()
+}
+
+/// What the API server says it keeps for later, by owner.
+fn owners(world: &World) -> Vec<String> {
+    let metrics = world.kubectl(&["get", "--raw", "/metrics"]);
+    let own = metrics.lines().filter(|line| line.starts_with("tiphys_memory_bytes{"));
+    own.map(str::to_owned).collect()
+}
+
+/// Of the control process, in KiB.
+#[derive(Clone, Copy)]
+struct Memory {
+    resident: u64,
+    /// Without the executable's own pages.
+    anonymous: u64,
+}
+
+impl Memory {
+    fn of(world: &World) -> Self {
+        let path = format!("/proc/{}/status", world.pid("control").expect("a pid"));
+        let status = fs::read_to_string(path).expect("the control process runs");
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a field");
+            let number = line.trim_start_matches(':').split_whitespace().next().expect("a number");
+            number.parse().expect("a number")
+        };
+        Self { resident: field("VmRSS"), anonymous: field("RssAnon") }
+    }
+}
+
+impl std::fmt::Display for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} KiB resident ({} anonymous)", self.resident, self.anonymous)
+    }
+}
