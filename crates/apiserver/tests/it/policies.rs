@@ -41,6 +41,13 @@ async fn a_policy_refuses_where_it_is_bound() {
         "configmaps \"after\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied \
          request: not v"
     );
+    // A version that a new object cannot have is told after that.
+    let mut read = config_map("after");
+    read["metadata"]["resourceVersion"] = "7".into();
+    assert!(message(maps.create(read.clone()).await).ends_with("denied request: not v"));
+    read["data"]["k"] = "w".into();
+    let told = message(maps.create(read).await);
+    assert_eq!(told, "resourceVersion should not be set on objects to be created");
     maps.create(tree(r#"{"metadata":{"name":"fine"},"data":{"k":"w"}}"#)).await.unwrap();
     let headers = http::HeaderMap::new();
     let ask = admin.request(http::Method::GET, "/metrics", headers, bytes::Bytes::new());
@@ -48,10 +55,10 @@ async fn a_policy_refuses_where_it_is_bound() {
     let text = String::from_utf8_lossy(&text).into_owned();
     for line in [
         "apiserver_validating_admission_policy_check_total{enforcement_action=\"deny\",\
-         error_type=\"no_error\",policy=\"p\",policy_binding=\"b\"} 1",
+         error_type=\"no_error\",policy=\"p\",policy_binding=\"b\"} 2",
         "apiserver_admission_controller_admission_duration_seconds_count{\
          name=\"ValidatingAdmissionPolicy\",operation=\"CREATE\",rejected=\"true\",\
-         type=\"validate\"} 1",
+         type=\"validate\"} 2",
     ] {
         assert!(text.contains(line), "{line}");
     }

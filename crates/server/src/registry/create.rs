@@ -26,11 +26,6 @@ impl Registry {
     ) -> Result<Version<Value>, Status> {
         let meta = Object::view(&object).metadata();
         let generates = meta.name().is_empty();
-        if !call.dry_run && revision(meta.resource_version()).is_ok_and(|asked| asked != 0) {
-            return Err(Status::internal(
-                "resourceVersion should not be set on objects to be created",
-            ));
-        }
         for _ in 1..if generates { TRIES } else { 1 } {
             match self.create_once(call, served, namespace, object.clone()).await {
                 Err(status) if status.is("AlreadyExists") => {}

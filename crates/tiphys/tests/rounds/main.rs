@@ -1,5 +1,5 @@
-//! Pods come and go, and the control process does not keep the memory that they took: after 13
-//! rounds of 60 pods it returns to about what it was before them. `TIPHYS_LONG=1` makes 100 rounds.
+//! Pods come and go, and the control process does not keep the memory that they took: after rounds
+//! of 60 pods it returns to about what it was before them.
 
 #[path = "../cluster/world.rs"]
 #[allow(dead_code, reason = "shared with the tests of clusters, which use more of it")]
@@ -20,7 +20,7 @@ const NOISE: u64 = 32 << 10;
 
 #[test]
 fn memory_returns_after_rounds_of_pods() {
-    let rounds = if std::env::var_os("TIPHYS_LONG").is_some() { 100 } else { 13 };
+    let rounds = rounds();
     let world = World::new("rounds");
     world.tiphys(&["up", "--node-name", "n1"]);
     world.kubectl(&["create", "deployment", "web", "--image=tiphys.local/hello:1", "--replicas=1"]);
@@ -57,6 +57,13 @@ fn memory_returns_after_rounds_of_pods() {
     }
     world.tiphys(&["down"]);
     world.assert_nothing_left();
+}
+
+/// Few, so that all tests end soon; `TIPHYS_ROUNDS` says how many others, `TIPHYS_LONG` 100.
+fn rounds() -> usize {
+    let asked = std::env::var_os("TIPHYS_ROUNDS").and_then(|count| count.to_str()?.parse().ok());
+    let long = std::env::var_os("TIPHYS_LONG").is_some();
+    asked.unwrap_or(if long { 100 } else { 6 })
 }
 
 fn scale(world: &World, replicas: usize) {
