@@ -19,7 +19,6 @@ This page is derived from the declarations of the flags.
 ";
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "how a developer writes the page")]
 fn the_page_is_derived_from_the_flags() {
     let up = up::start::Up::augment_args(Command::new("up"));
     let join = up::join::Join::augment_args(Command::new("join"));

@@ -167,8 +167,9 @@ fn verdicts(object: &Value, entries: &[Value]) -> String {
     };
     let mut text =
         format!("not scheduled: {}\n", condition["message"].as_str().unwrap_or_default());
-    let rules = entries.iter().rev().filter_map(|entry| entry.get("because").get("rule").as_str());
-    let by_node = rules.filter_map(|rule| rule.strip_prefix(REFUSED)).next().unwrap_or_default();
+    let mut rules =
+        entries.iter().rev().filter_map(|entry| entry.get("because").get("rule").as_str());
+    let by_node = rules.find_map(|rule| rule.strip_prefix(REFUSED)).unwrap_or_default();
     for verdict in by_node.split("; ").filter(|verdict| !verdict.is_empty()) {
         let _ = writeln!(text, "  {verdict}");
     }

@@ -39,10 +39,8 @@ pub(crate) async fn run() -> Result<()> {
     let settings = Settings::parse(&Sockets::passed_settings()?)?;
     settings.profile.write_policies(data)?;
     let mut config = components::api_server(&settings, data, None)?;
-    config.component_ports = Some((
-        sockets.scheduler.local_addr()?.port(),
-        sockets.controller_manager.local_addr()?.port(),
-    ));
+    let ports = sockets.ports()?;
+    config.component_ports = Some((ports.scheduler, ports.controller_manager));
     let listener = tokio::net::TcpListener::from_std(sockets.tls)?;
     let running = Arc::new(start_on(config, Some(listener)).await?);
     let node = format!("system:node:{}", settings.node_name);
@@ -52,15 +50,15 @@ pub(crate) async fn run() -> Result<()> {
     running.socket(tokio::net::UnixListener::from_std(sockets.proxy)?, proxy, 0);
     info!(port = settings.port, "the API server answers");
     let mut parts = Vec::new();
-    if !settings.disables("controllers") {
-        let listener = tokio::net::TcpListener::from_std(sockets.controller_manager)?;
+    if let Some(listener) = sockets.controller_manager {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
         parts.push(controllers(&running, &settings, listener).await?);
     }
-    if !settings.disables("scheduler") {
+    if let Some(listener) = sockets.scheduler {
         let flags = components::scheduler(&settings, data)?;
         let client = as_user(&running, "system:kube-scheduler");
         let cx = Context::new(&client);
-        let listener = tokio::net::TcpListener::from_std(sockets.scheduler)?;
+        let listener = tokio::net::TcpListener::from_std(listener)?;
         flags.serve_on(listener, &cx, &client).await.context("the scheduler's port")?;
         scheduler::start(&cx, flags.config());
         parts.push(cx);

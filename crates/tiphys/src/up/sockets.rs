@@ -7,14 +7,20 @@ use std::{
     net::{SocketAddr, TcpListener},
     os::{
         fd::{AsFd, OwnedFd},
-        unix::{fs::PermissionsExt, net::UnixListener},
+        unix::{
+            fs::{FileTypeExt, PermissionsExt},
+            net::UnixListener,
+        },
     },
     path::Path,
 };
 
 use anyhow::{Context as _, Result, bail};
 
-use super::{Settings, components, ports::Ports};
+use super::{
+    Settings, components,
+    ports::{Ports, UPSTREAM},
+};
 
 /// In the order in which they are passed, behind the data folder.
 #[derive(Debug)]
@@ -23,10 +29,10 @@ pub(crate) struct Sockets {
     pub(crate) tls: TcpListener,
     pub(crate) node: UnixListener,
     pub(crate) proxy: UnixListener,
-    /// What the scheduler and the controller manager serve themselves on; a port of 0 in their
-    /// flags leaves theirs unused.
-    pub(crate) scheduler: TcpListener,
-    pub(crate) controller_manager: TcpListener,
+    /// What the scheduler and the controller manager serve themselves on, unless they are left out; a
+    /// port of 0 in their flags leaves theirs unused.
+    pub(crate) scheduler: Option<TcpListener>,
+    pub(crate) controller_manager: Option<TcpListener>,
 }
 
 /// The place of the settings among what is passed: `control` may read them, and cannot open the
@@ -47,8 +53,8 @@ impl Sockets {
         let (scheduler, manager) =
             (components::scheduler(settings, dir)?, components::controller_manager(settings, dir)?);
         Ok(Self {
-            scheduler: wanted_or_free(scheduler.address())?,
-            controller_manager: wanted_or_free(manager.address())?,
+            scheduler: unless(settings.disables("scheduler"), scheduler.address())?,
+            controller_manager: unless(settings.disables("controllers"), manager.address())?,
             data: fs::File::open(dir)?.into(),
             tls,
             node: local(&dir.join("run/node.sock"))?,
@@ -56,23 +62,29 @@ impl Sockets {
         })
     }
 
-    /// The ports that components got.
+    /// The ports that components got; upstream's for those that something else brings.
     pub(super) fn ports(&self) -> Result<Ports> {
+        let port = |listener: &Option<TcpListener>, usual| match listener {
+            Some(listener) => listener.local_addr().map(|address| address.port()),
+            None => Ok(usual),
+        };
         Ok(Ports {
-            scheduler: self.scheduler.local_addr()?.port(),
-            controller_manager: self.controller_manager.local_addr()?.port(),
+            scheduler: port(&self.scheduler, UPSTREAM.scheduler)?,
+            controller_manager: port(&self.controller_manager, UPSTREAM.controller_manager)?,
         })
     }
 
     /// Copies to pass on.
     pub(super) fn copies(&self, settings: &Path) -> Result<Vec<OwnedFd>> {
+        // the folder stands for what there is not
+        let data = self.data.as_fd();
         let all = [
-            self.data.as_fd(),
+            data,
             self.tls.as_fd(),
             self.node.as_fd(),
             self.proxy.as_fd(),
-            self.scheduler.as_fd(),
-            self.controller_manager.as_fd(),
+            self.scheduler.as_ref().map_or(data, AsFd::as_fd),
+            self.controller_manager.as_ref().map_or(data, AsFd::as_fd),
         ];
         let copies: std::io::Result<Vec<OwnedFd>> =
             all.iter().map(rustix::fd::BorrowedFd::try_clone_to_owned).collect();
@@ -99,16 +111,30 @@ impl Sockets {
             tls: take(1)?.into(),
             node: take(2)?.into(),
             proxy: take(3)?.into(),
-            scheduler: take(4)?.into(),
-            controller_manager: take(5)?.into(),
+            scheduler: listener(take(4)?)?,
+            controller_manager: listener(take(5)?)?,
         };
-        sockets.scheduler.set_nonblocking(true)?;
-        sockets.controller_manager.set_nonblocking(true)?;
         sockets.tls.set_nonblocking(true)?;
         sockets.node.set_nonblocking(true)?;
         sockets.proxy.set_nonblocking(true)?;
         Ok(sockets)
     }
+}
+
+/// The listener of a component that may be left out.
+fn unless(is_left_out: bool, wanted: SocketAddr) -> Result<Option<TcpListener>> {
+    if is_left_out { Ok(None) } else { wanted_or_free(wanted).map(Some) }
+}
+
+/// The listener that was passed, if it is one.
+fn listener(passed: OwnedFd) -> Result<Option<TcpListener>> {
+    let file = fs::File::from(passed);
+    if !file.metadata()?.file_type().is_socket() {
+        return Ok(None);
+    }
+    let listener = TcpListener::from(OwnedFd::from(file));
+    listener.set_nonblocking(true)?;
+    Ok(Some(listener))
 }
 
 /// The address, or another free port where it is taken: `status` says so.

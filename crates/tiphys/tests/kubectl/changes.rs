@@ -74,7 +74,7 @@ fn exported_objects(cluster: &Cluster) {
         world.kubectl(&["delete", &name]);
     }
     // a pod, with all that the scheduler and the kubelet have written into it
-    cluster.create(&cluster.pod("exported", "sleep 100000", ""));
+    cluster.create(&crate::cluster::pod("exported", "sleep 100000", ""));
     cluster.until_running("exported");
     let exported = world.kubectl(&["get", "pod", "exported", "-o", "yaml"]);
     let args = ["replace", "--force", "--grace-period=0", "--timeout=2m", "-f", "-"];
@@ -148,7 +148,7 @@ fn events(cluster: &Cluster) {
     let mut child = command.stdout(Stdio::piped()).spawn().expect("the executable starts");
     let mut lines =
         std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().expect("a pipe")));
-    cluster.create(&cluster.pod("watched", "sleep 100000", ""));
+    cluster.create(&crate::cluster::pod("watched", "sleep 100000", ""));
     let mut next = || lines.next().expect("a line").expect("text");
     assert!(next().starts_with("LAST SEEN   TYPE "));
     while !next().contains("Started ") {}

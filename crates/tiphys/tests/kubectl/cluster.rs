@@ -22,33 +22,13 @@ impl Cluster {
         world.tiphys(&["up", "--node-name", "n1", "--disable", "dns"]);
         image::import(&world);
         let this = Self(world);
-        this.create(&this.pod(POD, "sleep 100000", ""));
+        this.create(&pod(POD, "sleep 100000", ""));
         this.until_running(POD);
         this
     }
 
     pub(crate) fn world(&self) -> &World {
         &self.0
-    }
-
-    /// A pod that runs a script; `container` is more of its container, each line with its indentation.
-    pub(crate) fn pod(&self, name: &str, script: &str, container: &str) -> String {
-        let script = serde_json::to_string(script).expect("text");
-        format!(
-            "apiVersion: v1
-kind: Pod
-metadata: {{name: {name}, labels: {{app: {name}}}}}
-spec:
-  terminationGracePeriodSeconds: 0
-  containers:
-  - name: c
-    image: {}
-    imagePullPolicy: Never
-    command: [/bin/sh, -c, {script}]
-{container}
-",
-            image::SHELL
-        )
     }
 
     pub(crate) fn create(&self, yaml: &str) {
@@ -106,4 +86,24 @@ pub(crate) fn stdout(out: &Output) -> String {
 
 pub(crate) fn stderr(out: &Output) -> String {
     String::from_utf8_lossy(&out.stderr).into_owned()
+}
+
+/// A pod that runs a script; `container` is more of its container, each line with its indentation.
+pub(crate) fn pod(name: &str, script: &str, container: &str) -> String {
+    let script = serde_json::to_string(script).expect("text");
+    format!(
+        "apiVersion: v1
+kind: Pod
+metadata: {{name: {name}, labels: {{app: {name}}}}}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: c
+    image: {}
+    imagePullPolicy: Never
+    command: [/bin/sh, -c, {script}]
+{container}
+",
+        image::SHELL
+    )
 }

@@ -16,7 +16,7 @@ const SERVERS: &str = "mkdir /tmp/site; echo hello > /tmp/site/index.html; httpd
                        while true; do nc -l -p 8081 -e sh -c 'cat | wc -c'; done";
 
 pub(crate) fn all(cluster: &Cluster) {
-    cluster.create(&cluster.pod("servers", SERVERS, ""));
+    cluster.create(&crate::cluster::pod("servers", SERVERS, ""));
     cluster.until_running("servers");
     let forward = Forward::start(cluster, &["port-forward", "servers", ":8080", ":8081", ":9"]);
     let world = cluster.world();

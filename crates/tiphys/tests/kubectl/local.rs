@@ -59,7 +59,7 @@ fn reasons_of_each_node(cluster: &Cluster) {
             "{{apiVersion: v1, kind: Node, metadata: {{name: {node}}}, spec: {{unschedulable: {cordoned}, taints: [{{key: paper, effect: NoSchedule}}]}}}}"
         ));
     }
-    let big = cluster.pod("big", "sleep 1", "    resources: {requests: {cpu: 1000}}");
+    let big = crate::cluster::pod("big", "sleep 1", "    resources: {requests: {cpu: 1000}}");
     cluster.create(&big);
     let why = || {
         let config = world.path().join("kubeconfig/admin");

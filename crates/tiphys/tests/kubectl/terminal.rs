@@ -90,7 +90,7 @@ fn a_signal_restores_the_terminal(cluster: &Cluster) {
 
 fn attach_and_detach(cluster: &Cluster) {
     let script = "while read line; do echo got $line; done";
-    cluster.create(&cluster.pod("tty", script, "    stdin: true\n    tty: true"));
+    cluster.create(&crate::cluster::pod("tty", script, "    stdin: true\n    tty: true"));
     cluster.until_running("tty");
     let command = cluster.command(&["attach", "-it", "tty"]);
     for line in ["one", "two"] {
@@ -115,11 +115,8 @@ fn attach_and_detach(cluster: &Cluster) {
     cluster.world().kubectl(&["delete", "pod", "tty", "--now"]);
 
     // a container without input and terminal
-    cluster.create(
-        &cluster
-            .pod("plain", "sleep 4; echo last", "")
-            .replace("spec:", "spec:\n  restartPolicy: Never"),
-    );
+    let plain = crate::cluster::pod("plain", "sleep 4; echo last", "");
+    cluster.create(&plain.replace("spec:", "spec:\n  restartPolicy: Never"));
     cluster.until_running("plain");
     let mut terminal = Terminal::start(&cluster.command(&["attach", "-it", "plain"]));
     terminal.until_shown("error: Unable to use a TTY - container c did not allocate one");
