@@ -80,7 +80,7 @@ fn env_files() -> String {
     let linked = missing.replace("path: env", "path: link");
     let show = container(
         "show",
-        "env | grep -E '^[AB]='; sleep 1; cat /tmp/hook",
+        "env | grep -E '^[AB]='; until [ -s /tmp/hook ]; do sleep 0.1; done; cat /tmp/hook",
         &format!("{one}, {hook}"),
     );
     let restarts = "restartPolicy: Never, volumes: [{name: config, emptyDir: {}}]";
