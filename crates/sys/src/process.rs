@@ -25,14 +25,6 @@ impl Ending {
     }
 }
 
-/// Has a write to a pipe that nobody reads end this process, as it does with most programs; Rust's
-/// own default is an error that few expect.
-pub fn end_on_closed_pipe() {
-    // SAFETY: the default action needs no handler, and no other thread runs code of ours that
-    // relies on the present one.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-}
-
 /// How a child ends whose code panics: as a Rust program does.
 pub(crate) const PANICKED: i32 = 101;
 

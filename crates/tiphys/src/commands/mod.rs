@@ -38,18 +38,13 @@ pub(crate) struct Command {
     run: fn(Vec<OsString>) -> ExitCode,
     /// Its flags, for completion and man pages; none: it reads its words itself.
     flags: Option<fn() -> clap::Command>,
-    /// Whether it goes on when nobody reads what it prints.
-    serves: bool,
 }
 
 /// Those without a sentence are for ourselves.
 const COMMANDS: &[Command] = &[
-    new("up", "start a cluster on this machine", cluster::up)
-        .with(cluster::UpArguments::command)
-        .serving(),
+    new("up", "start a cluster on this machine", cluster::up).with(cluster::UpArguments::command),
     new("down", "end it; --wipe deletes its data", cluster::down)
-        .with(cluster::DownArguments::command)
-        .serving(),
+        .with(cluster::DownArguments::command),
     new("status", "how the cluster is", cluster::status).with(cluster::Cluster::command),
     new("logs", "what the processes said", logs::run).with(logs::Arguments::command),
     new("ps", "the containers of this node", containers::ps).with(containers::PsArguments::command),
@@ -67,8 +62,7 @@ const COMMANDS: &[Command] = &[
     new("image", "import, export, list, pull and remove images", image::run)
         .with(image::Arguments::command),
     new("join", "make this machine a further node of a cluster", cluster::join)
-        .with(cluster::JoinArguments::command)
-        .serving(),
+        .with(cluster::JoinArguments::command),
     new("kubeconfig", "sign a kubeconfig for a person or a node", kubeconfig::run)
         .with(kubeconfig::Arguments::command),
     new("manifest", "print what runs the name server or the proxy", manifest::run)
@@ -86,29 +80,21 @@ const COMMANDS: &[Command] = &[
     new("man", "write the man pages to a folder", man::run).with(man::Arguments::command),
     new("version", "the versions of Tiphys and of Kubernetes", version),
     new("kubectl", "the command line client", kubectl::main),
-    new("kube-apiserver", "the API server", apiserver::run)
-        .with(apiserver::Arguments::command)
-        .serving(),
+    new("kube-apiserver", "the API server", apiserver::run).with(apiserver::Arguments::command),
     new("kube-controller-manager", "the controllers", controller_manager::run)
-        .with(controller_manager::Arguments::command)
-        .serving(),
-    new("kube-scheduler", "the scheduler", scheduler::run)
-        .with(scheduler::Arguments::command)
-        .serving(),
-    new("kubelet", "the node agent", kubelet::run).with(kubelet::Arguments::command).serving(),
-    new("kube-proxy", "services on a node", proxy::run).with(proxy::Arguments::command).serving(),
-    new("cri", "the container runtime, for any kubelet", cri::run)
-        .with(cri::Arguments::command)
-        .serving(),
+        .with(controller_manager::Arguments::command),
+    new("kube-scheduler", "the scheduler", scheduler::run).with(scheduler::Arguments::command),
+    new("kubelet", "the node agent", kubelet::run).with(kubelet::Arguments::command),
+    new("kube-proxy", "services on a node", proxy::run).with(proxy::Arguments::command),
+    new("cri", "the container runtime, for any kubelet", cri::run).with(cri::Arguments::command),
     new("etcd", "the store with etcd's interface, a single member", etcd::run)
-        .with(etcd::Arguments::command)
-        .serving(),
-    new("dns", "the cluster's name server", dns::run).with(dns::Arguments::command).serving(),
-    new("hello", "a small web application", hello::run).with(hello::Arguments::command).serving(),
-    new("shim", "", shim).serving(),
-    new("supervise", "", cluster::supervise).serving(),
-    new("control", "", cluster::control).serving(),
-    new("node", "", cluster::node).serving(),
+        .with(etcd::Arguments::command),
+    new("dns", "the cluster's name server", dns::run).with(dns::Arguments::command),
+    new("hello", "a small web application", hello::run).with(hello::Arguments::command),
+    new("shim", "", shim),
+    new("supervise", "", cluster::supervise),
+    new("control", "", cluster::control),
+    new("node", "", cluster::node),
 ];
 
 const fn new(
@@ -116,7 +102,7 @@ const fn new(
     about: &'static str,
     run: fn(Vec<OsString>) -> ExitCode,
 ) -> Command {
-    Command { name, about, run, flags: None, serves: false }
+    Command { name, about, run, flags: None }
 }
 
 impl Command {
@@ -125,17 +111,9 @@ impl Command {
         self
     }
 
-    const fn serving(mut self) -> Self {
-        self.serves = true;
-        self
-    }
-
     /// Runs it as `tiphys NAME`, or by its own name.
     pub(crate) fn run(&self, args: Vec<OsString>, by_own_name: bool) -> ExitCode {
         let _ = BY_OWN_NAME.set(by_own_name);
-        if !self.serves {
-            sys::process::end_on_closed_pipe(); // as any other program in a pipe
-        }
         (self.run)(args)
     }
 
@@ -185,7 +163,6 @@ pub(crate) fn help() -> String {
 }
 
 pub(crate) fn print_help() {
-    sys::process::end_on_closed_pipe();
     print!("{}", help());
 }
 

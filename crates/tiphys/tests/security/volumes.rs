@@ -175,7 +175,7 @@ spec:
     let sockets = String::from_utf8(sockets).expect("text");
     let listens = |port: u16| sockets.contains(&format!(":{port:04X} "));
     assert!(!listens(10255), "the port without authentication\n{sockets}");
-    for path in ["checkpoint/attack/p/c", "logs/", "debug/pprof/"] {
+    for path in ["checkpoint/attack/p/c", "debug/pprof/"] {
         let path = format!("/api/v1/nodes/n1/proxy/{path}");
         let refused = attack.world.refused(&["get", "--raw", &path]);
         assert!(refused.contains("not find"), "{path}: {refused}");
