@@ -3,7 +3,7 @@
 use std::{
     ffi::OsString,
     fs::File,
-    io::{BufRead, BufReader, Seek, SeekFrom, Write},
+    io::{BufRead, BufReader, Seek, SeekFrom},
     path::{Path, PathBuf},
     process::ExitCode,
     thread::sleep,
@@ -144,15 +144,14 @@ impl Log {
     /// Prints what has come.
     fn print(&mut self) -> Result<()> {
         self.reopen_if_shorter()?;
-        let mut out = std::io::stdout().lock();
         loop {
             let line = self.line()?;
             if line.is_empty() {
-                return Ok(out.flush()?);
+                return Ok(());
             }
             if self.is_own(&line) {
                 let text = String::from_utf8_lossy(&line);
-                writeln!(out, "{}: {}", self.part, text.trim_end_matches('\n'))?;
+                println!("{}: {}", self.part, text.trim_end_matches('\n'));
             }
         }
     }
