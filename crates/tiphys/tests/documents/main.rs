@@ -33,7 +33,7 @@ fn the_first_week_on_two_nodes() {
 }
 
 #[test]
-#[ignore = "needs upstream's kubectl 1.37, its path in KUBECTL; .ci/run fetches it"]
+#[ignore = "needs upstream's kubectl 1.37, its path in KUBECTL"]
 #[expect(clippy::disallowed_methods, reason = "what the test itself needs")]
 fn the_first_week_with_upstream_kubectl() {
     let kubectl = env::var("KUBECTL").expect("KUBECTL has the path of upstream's kubectl");
