@@ -266,14 +266,14 @@ async fn a_refusal_is_always_a_valid_status() {
         headers.insert("content-type", "application/json".parse().unwrap());
         let answer = admin.request(Method::POST, path, headers, body.into()).await.unwrap();
         let code = answer.status.as_u16();
-        let told = from_json(&answer.bytes().await.unwrap()).unwrap();
+        let status = from_json(&answer.bytes().await.unwrap()).unwrap();
         println!(
             "{name}: {code} {}",
-            String::from_utf8_lossy(&to_json(&told)).chars().take(300).collect::<String>()
+            String::from_utf8_lossy(&to_json(&status)).chars().take(300).collect::<String>()
         );
-        assert_eq!(i64::from(code), told["code"].as_i64().unwrap(), "{name}");
+        assert_eq!(i64::from(code), status["code"].as_i64().unwrap(), "{name}");
         assert_eq!(
-            (told["kind"].as_str(), told["status"].as_str()),
+            (status["kind"].as_str(), status["status"].as_str()),
             (Some("Status"), Some("Failure")),
             "{name}"
         );
