@@ -58,7 +58,7 @@ pub(crate) async fn answer(
     query: Option<&str>,
 ) -> Answer {
     let Some(pod) = host.pods.find(namespace, name, "") else {
-        return text(StatusCode::NOT_FOUND, &format!("pod \"{name}\" not found"));
+        return text(StatusCode::NOT_FOUND, &format!("pod \"{name}\" does not exist"));
     };
     let number = |name: &str| word(query, name).and_then(|value| value.parse::<i64>().ok());
     let options = Options {
