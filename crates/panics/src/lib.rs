@@ -8,6 +8,7 @@ mod hook;
 use std::{
     cell::Cell,
     fmt,
+    ops::DerefMut,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     process,
@@ -57,20 +58,28 @@ pub fn catch<T>(part: &'static str, work: impl FnOnce() -> T) -> Result<T, Panic
 }
 
 /// Awaits `work`, each poll within the boundary.
-pub fn contain<F: Future>(part: &'static str, work: F) -> Contained<F> {
+pub fn contain<F: Future>(part: &'static str, work: F) -> Contained<Box<F>> {
     Contained { part, work: Box::pin(work) }
+}
+
+/// The same for work that is pinned already, and is not moved.
+pub fn contain_pinned<'a, F: Future>(
+    part: &'static str,
+    work: Pin<&'a mut F>,
+) -> Contained<&'a mut F> {
+    Contained { part, work }
 }
 
 /// See [`contain`]. The work is kept apart: in place, each boundary would double its size.
 #[derive(Debug)]
 #[must_use = "nothing is done before it is awaited"]
-pub struct Contained<F> {
+pub struct Contained<P> {
     part: &'static str,
-    work: Pin<Box<F>>,
+    work: Pin<P>,
 }
 
-impl<F: Future> Future for Contained<F> {
-    type Output = Result<F::Output, Panicked>;
+impl<P: DerefMut<Target: Future> + Unpin> Future for Contained<P> {
+    type Output = Result<<P::Target as Future>::Output, Panicked>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match catch(self.part, || self.work.as_mut().poll(cx)) {

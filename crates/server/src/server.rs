@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    pin::pin,
     sync::{
         Arc, Once,
         atomic::{AtomicBool, Ordering},
@@ -228,11 +229,13 @@ impl Server {
         let begins = begun.clone();
         let service = service_fn(move |request| {
             begins.store(true, Ordering::Relaxed);
-            let answer = server.clone().answer(request, peer.clone(), left.clone());
-            let answer = async move {
-                let answer = panics::contain("request", answer).await;
+            let (own, peer, left) = (server.clone(), peer.clone(), left.clone());
+            // Made where it stays: the future of a request is too large to be moved.
+            let answer = Box::pin(async move {
+                let answer = pin!(own.answer(request, peer, left));
+                let answer = panics::contain_pinned("request", answer).await;
                 answer.unwrap_or_else(|_| status_reply(&panicked()))
-            };
+            });
             AbortOnDropHandle::new(server.tasks.spawn(answer))
         });
         let streams = Streams::default();
@@ -296,7 +299,7 @@ impl Server {
             reply
         } else {
             let _under_way = self.under_way.clone();
-            self.clone().decide(head, body, peer).await
+            Box::pin(self.clone().decide(head, body, peer)).await
         };
         if let Some(left) = left
             && let Some(rest) = left.read(&mut reply, self.config.limits.request).await
@@ -392,7 +395,7 @@ impl Server {
                 self.config.identity_headers.strip(&mut head.headers);
                 let request = Request { head, body, peer, info, query, user };
                 let untold = trail.as_ref().and_then(Trail::refusal);
-                let handled = async {
+                let handled = Box::pin(async {
                     match (&trail, untold) {
                         (_, Some(status)) => {
                             let how = negotiate_failure(&request.head.headers, &request.query);
@@ -403,7 +406,7 @@ impl Server {
                         }
                         (None, None) => self.handle(request).await,
                     }
-                };
+                });
                 let reply = match traced {
                     Some(traced) => traced.run(arrived, handled, Reply::status).await,
                     None => handled.await,

@@ -344,11 +344,8 @@ async fn a_hook_changes_no_identity_but_the_name_of_what_is_created() {
                         (made["kind"].as_str(), made["apiVersion"].as_str()),
                         (Some("ConfigMap"), Some("v1"))
                     );
-                    let expected = if !update && patch.contains("m-renamed") {
-                        "m-renamed"
-                    } else {
-                        &*name
-                    };
+                    let expected =
+                        if !update && patch.contains("m-renamed") { "m-renamed" } else { &*name };
                     assert_eq!(made["metadata"]["name"].as_str(), Some(expected), "{patch}");
                     assert_eq!(made["metadata"]["namespace"].as_str(), Some("default"), "{patch}");
                     assert_ne!(
