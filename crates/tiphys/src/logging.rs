@@ -35,8 +35,8 @@ pub(crate) fn start_at(level: &str) {
         .with_env_filter(filter(level))
         .with_writer(io::stderr)
         .with_ansi(false)
-        .event_format(OneLine::new())
         .log_internal_errors(false) // to tell of a full disk there would panic
+        .event_format(OneLine::new())
         .try_init();
 }
 

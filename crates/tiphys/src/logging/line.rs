@@ -1,7 +1,7 @@
 //! One line for each event. Names, messages and errors in it come from requests, pods and other
 //! servers: none of them can begin a line of its own, steer a terminal, or fill the disk at once.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use tracing::{Event, Subscriber};
 use tracing_subscriber::{
