@@ -104,8 +104,8 @@ fn covers_all(held: &[PolicyRule]) -> bool {
 
 /// How many rights a rule stands for.
 fn count(rule: &PolicyRule) -> usize {
-    let [groups, resources, names] =
-        [rule.api_groups(), rule.resources(), rule.resource_names()].map(|list| list.iter().count());
+    let [groups, resources, names] = [rule.api_groups(), rule.resources(), rule.resource_names()]
+        .map(|list| list.iter().count());
     let resources = groups.saturating_mul(resources).saturating_mul(names.max(1));
     let all = resources.saturating_add(rule.non_resource_urls().iter().count());
     all.saturating_mul(rule.verbs().iter().count())
@@ -254,7 +254,10 @@ mod tests {
         );
         let paths = PolicyRule::new().with_non_resource_urls(["/a", "/b"]).with_verbs(["get"]);
         let held = [PolicyRule::new().with_non_resource_urls(["/a*"]).with_verbs(["*"])];
-        assert_eq!(missing(&held, &[paths]).unwrap(), [r#"{NonResourceURLs:["/b"], Verbs:["get"]}"#]);
+        assert_eq!(
+            missing(&held, &[paths]).unwrap(),
+            [r#"{NonResourceURLs:["/b"], Verbs:["get"]}"#]
+        );
     }
     #[test]
     fn rights_are_counted_before_they_are_compared() {

@@ -21,7 +21,8 @@ fn texts(count: usize) -> Value {
 #[tokio::test]
 async fn a_role_that_stands_for_billions_of_rights_is_refused() {
     let cluster = Cluster::start().await;
-    let rules = r#"[{"apiGroups":["rbac.authorization.k8s.io"],"resources":["roles"],"verbs":["create"]}]"#;
+    let rules =
+        r#"[{"apiGroups":["rbac.authorization.k8s.io"],"resources":["roles"],"verbs":["create"]}]"#;
     allow(&cluster.admin(), "adam", rules).await;
     let mut role = tree(r#"{"metadata":{"name":"r"}}"#);
     let mut rule = Value::object();
@@ -59,7 +60,10 @@ async fn quantities_of_any_size_are_summed_up() {
         pod["spec"]["containers"] = containers.collect();
         let began = Instant::now();
         let refused = message(of::<Pod>(&admin).create(pod).await);
-        assert!(refused.contains("exceeded quota: q, requested: requests.memory="), "{refused:.200}");
+        assert!(
+            refused.contains("exceeded quota: q, requested: requests.memory="),
+            "{refused:.200}"
+        );
         assert!(began.elapsed() < PATIENCE);
     }
 }
