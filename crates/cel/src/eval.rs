@@ -26,11 +26,18 @@ pub(crate) struct Context<'a> {
     pub(crate) overload: &'static str,
     spent: u64,
     budget: u64,
+    /// How many bytes of texts have been made.
+    made: u64,
 }
+
+/// A value may have so many bytes, each shared part counted as often as it is there.
+pub(crate) const LARGEST_VALUE: usize = 32 << 20;
+/// All texts that one evaluation makes, together.
+const MOST_MADE: u64 = 256 << 20;
 
 impl<'a> Context<'a> {
     pub(crate) fn new(patterns: &'a Patterns, budget: u64) -> Self {
-        Self { patterns, overload: "", spent: 0, budget }
+        Self { patterns, overload: "", spent: 0, budget, made: 0 }
     }
 
     pub(crate) fn charge(&mut self, cost: u64) -> Result<(), Error> {
@@ -240,14 +247,20 @@ impl<'a> Evaluator<'a> {
             None => apply(&mut self.context, &call.function, overloads, &mut args, known),
         };
         self.context.charge(cost::after(&call.function, only, outcome.as_ref().ok()))?;
-        outcome.and_then(shallow)
+        if let Ok(made @ (Value::Text(_) | Value::Bytes(_))) = &outcome {
+            self.context.made = self.context.made.saturating_add(made.weight());
+            if self.context.made > MOST_MADE {
+                return Err(Error::cost());
+            }
+        }
+        outcome.and_then(bounded)
     }
 
     /// What an expression makes costs, whether it succeeds or not.
     fn make(&mut self, cost: u64, made: Outcome<'a>) -> Outcome<'a> {
         match made {
             Err(error) if error.is_final() => Err(error),
-            made => self.context.charge(cost).and(made).and_then(shallow),
+            made => self.context.charge(cost).and(made).and_then(bounded),
         }
     }
 
@@ -367,8 +380,15 @@ impl<'a> Evaluator<'a> {
     }
 }
 
-/// A value, unless it nests too deep.
-fn shallow(value: Value<'_>) -> Outcome<'_> {
+/// A value, unless it nests too deep or is too large.
+fn bounded(value: Value<'_>) -> Outcome<'_> {
+    let weight = match &value {
+        Value::List(List::Tree { .. }) | Value::Map(Map::Tree { .. }) | Value::Preserved(_) => 0,
+        made => made.weight(),
+    };
+    if usize::try_from(weight).map_or(true, |weight| weight > LARGEST_VALUE) {
+        return Err(Error::cost());
+    }
     if usize::from(value.height()) > depth::MAX {
         return Err(Error::new(format!("value exceeded max depth of {}", depth::MAX)));
     }

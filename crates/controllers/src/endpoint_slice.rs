@@ -3,8 +3,10 @@
 mod act;
 mod endpoints;
 
+use std::collections::HashMap;
+
 use api::{
-    core::{Pod, Service},
+    core::{Pod, Service, ServicePort, is_endpoint_ip},
     discovery::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice},
 };
 use client::Error;
@@ -121,7 +123,7 @@ type Group = (List<EndpointPort>, Vec<Endpoint>);
 /// The endpoints, by the numbers that the Service's ports have in their pods.
 fn grouped<'a>(service: &Service, pods: impl Iterator<Item = &'a Pod>) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
-    let mut pods: Vec<&Pod> = pods.filter(|pod| counts(pod)).collect();
+    let mut pods: Vec<&Pod> = pods.filter(|pod| counts(service, pod)).collect();
     pods.sort_by_key(|pod| pod.metadata().name());
     for pod in pods {
         let Some(ports) = ports(service, pod) else { continue };
@@ -137,16 +139,25 @@ fn grouped<'a>(service: &Service, pods: impl Iterator<Item = &'a Pod>) -> Vec<Gr
     groups
 }
 
-/// Whether the pod can be reached at all: it has an address and has not ended.
-fn counts(pod: &Pod) -> bool {
-    !pod.status().pod_ip().is_empty() && !matches!(pod.status().phase(), "Succeeded" | "Failed")
+/// Whether the pod can be reached at all: it has an address of the Service's family and has not
+/// ended. A node says what address a pod has; one that cannot be an endpoint counts as none, so
+/// that the Service's other pods stay reachable.
+fn counts(service: &Service, pod: &Pod) -> bool {
+    let ip = pod.status().pod_ip();
+    ip.contains(':') == (family(service) == "IPv6")
+        && is_endpoint_ip(ip)
+        && !matches!(pod.status().phase(), "Succeeded" | "Failed")
+}
+
+fn family(service: &Service) -> &str {
+    service.spec().ip_families().iter().next().unwrap_or("IPv4")
 }
 
 /// The Service's ports as numbers of this pod; `None` if it lacks a named one.
 fn ports(service: &Service, pod: &Pod) -> Option<List<EndpointPort>> {
-    let mut found = Vec::new();
+    let (mut found, named) = (Vec::new(), named_ports(pod));
     for port in service.spec().ports().iter() {
-        let Some(number) = target(port.target_port(), port.port(), port.protocol(), pod) else {
+        let Some(number) = target(port, &named) else {
             continue;
         };
         let mut made = EndpointPort::new()
@@ -162,19 +173,25 @@ fn ports(service: &Service, pod: &Pod) -> Option<List<EndpointPort>> {
     (!found.is_empty() || headless).then(|| found.into_iter().collect())
 }
 
-/// The number that a target port means in this pod.
-fn target(target: IntOrString, port: i32, protocol: &str, pod: &Pod) -> Option<i32> {
-    match target {
-        IntOrString::Int(0) => Some(port),
+/// The numbers of a pod's ports by name and protocol.
+type NamedPorts<'a> = HashMap<(&'a str, &'a str), i32>;
+
+fn named_ports(pod: &Pod) -> NamedPorts<'_> {
+    let spec = pod.spec();
+    let containers = spec.containers().iter().chain(spec.init_containers().iter());
+    let mut named = NamedPorts::new();
+    for port in containers.flat_map(|container| container.ports().iter()) {
+        named.entry((port.name(), port.protocol())).or_insert(port.container_port());
+    }
+    named
+}
+
+/// The number that a Service's port means in a pod.
+fn target(port: &ServicePort, named: &NamedPorts<'_>) -> Option<i32> {
+    match port.target_port() {
+        IntOrString::Int(0) => Some(port.port()),
         IntOrString::Int(number) => Some(number),
-        IntOrString::Text(name) => {
-            let spec = pod.spec();
-            let containers = spec.containers().iter().chain(spec.init_containers().iter());
-            let mut ports = containers.flat_map(|container| container.ports().iter());
-            let named =
-                |own: &&api::core::ContainerPort| own.name() == name && own.protocol() == protocol;
-            ports.find(named).map(api::core::ContainerPort::container_port)
-        }
+        IntOrString::Text(name) => named.get(&(&*name, port.protocol())).copied(),
     }
 }
 
@@ -223,10 +240,9 @@ fn slice(service: &Service, ports: &List<EndpointPort>, endpoints: &[Endpoint]) 
         .with_namespace(meta.namespace())
         .with_labels(labels)
         .with_owner_references([service.controls()]);
-    let family = service.spec().ip_families().iter().next().unwrap_or("IPv4").to_owned();
     EndpointSlice::new()
         .with_metadata(own)
-        .with_address_type(family)
+        .with_address_type(family(service))
         .with_endpoints(endpoints.iter().cloned().collect::<List<_>>())
         .with_ports(ports.clone())
 }

@@ -119,6 +119,16 @@ impl Quantity {
             self.kept = None;
         }
     }
+
+    /// Rounds away from zero to as many digits as can be printed and read again.
+    fn shorten(&mut self) {
+        if self.mantissa.bits() < SHORT_BITS {
+            return;
+        }
+        let digits = self.mantissa.magnitude().to_string().len();
+        let more = i32::try_from(digits.saturating_sub(KEPT_DIGITS)).unwrap_or(i32::MAX);
+        self.round_up(self.scale.saturating_add(more));
+    }
 }
 
 impl PartialEq for Quantity {
@@ -170,6 +180,7 @@ impl AddAssign<&Quantity> for Quantity {
         let apart = self.scale.max(other.scale).saturating_sub(low);
         if usize::try_from(apart).is_ok_and(|apart| apart <= MOST_DIGITS) {
             (self.mantissa, self.scale) = (widen(self, low) + widen(other, low), low);
+            self.shorten();
         } else if self.scale < other.scale {
             // Too far apart for one to show in the other: the larger stands.
             (self.mantissa, self.scale) = (other.mantissa.clone(), other.scale);
@@ -225,6 +236,11 @@ impl View for Quantity {
 
 /// More of them are refused: reading a number takes time with the square of its length.
 const MOST_DIGITS: usize = 4096;
+/// More digits are not kept. With the zeros that printing adds, they must be readable again:
+/// what one component has summed up and stored, all others read.
+const KEPT_DIGITS: usize = MOST_DIGITS - 8;
+/// A number of fewer bits has fewer digits than are kept.
+const SHORT_BITS: u64 = (KEPT_DIGITS as u64 - 1) * 3;
 
 fn power(n: i32) -> BigInt {
     BigInt::from(10).pow(n.unsigned_abs())
@@ -355,6 +371,40 @@ mod tests {
         assert_eq!(read("1e30").value(), i64::MAX);
         assert_eq!(Quantity::from_milli(1500, Format::DecimalSi).to_string(), "1500m");
         assert_eq!((read("1.5").sign(), read("-2").sign(), read("0").sign()), (1, -1, 0));
+    }
+
+    #[test]
+    fn what_is_printed_can_be_read() {
+        let long = "9".repeat(MOST_DIGITS);
+        let texts = [
+            "1Gi",
+            "1",
+            "1n",
+            "9E",
+            "10e2147483646",
+            "1e2147483647",
+            "1e4096",
+            "1e5000",
+            "1e-2147483648",
+            &long,
+            &format!("{long}e1"),
+            &format!("{long}E"),
+            &format!("-{long}e2"),
+            &format!("0.{}", &long[1..]),
+        ];
+        for text in texts {
+            let one = read(text);
+            let again = read(&one.to_string());
+            assert!(again == one, "{text:.20}");
+            for other in texts {
+                for sum in [one.clone() + &read(other), one.clone() - &read(other)] {
+                    let printed = sum.to_string();
+                    assert!(printed.len() < MOST_DIGITS + 16, "{text:.20} and {other:.20}");
+                    assert!(read(&printed) == sum, "{text:.20} and {other:.20}");
+                }
+            }
+        }
+        assert_eq!((read("1Gi") + &read("1e2147483646")).value(), i64::MAX);
     }
 
     #[test]

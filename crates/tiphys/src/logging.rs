@@ -1,5 +1,7 @@
 //! What a process says about itself, on standard error.
 
+mod line;
+
 use std::{
     fmt,
     io::{self, BufWriter, LineWriter, Stdout, Write},
@@ -20,6 +22,8 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
+use self::line::OneLine;
+
 /// `RUST_LOG` says how much; without it, what an operator wants to know.
 pub(crate) fn start() {
     start_at("info");
@@ -32,6 +36,7 @@ pub(crate) fn start_at(level: &str) {
         .with_writer(io::stderr)
         .with_ansi(false)
         .log_internal_errors(false) // to tell of a full disk there would panic
+        .event_format(OneLine::new())
         .try_init();
 }
 
@@ -60,7 +65,7 @@ pub(crate) fn start_with(logging: &Logging) {
     let registry = tracing_subscriber::registry();
     let _ = match logging.json {
         true => registry.with(layer.event_format(Json).with_filter(filter)).try_init(),
-        false => registry.with(layer.with_filter(filter)).try_init(),
+        false => registry.with(layer.event_format(OneLine::new()).with_filter(filter)).try_init(),
     };
 }
 
@@ -271,6 +276,21 @@ mod tests {
         assert!(first["caller"].as_str().unwrap().starts_with("src/logging.rs:"), "{text}");
         assert!(second.get("v").is_null());
         assert_eq!(second["err"].as_str(), Some("broken"));
+    }
+
+    #[test]
+    fn what_is_logged_stays_in_its_line() {
+        let kept = Kept::default();
+        let to = kept.clone();
+        let layer = tracing_subscriber::fmt::layer().with_ansi(false).event_format(OneLine::new());
+        let layer = layer.with_writer(move || to.clone());
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            tracing::warn!(error = %"no kind X\n2026-01-01T00:00:00Z ERROR forged\u{1b}[2J", "cannot");
+        });
+        let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert!(text.contains(r"X\n2026") && text.ends_with("\n"), "{text}");
+        assert!(!text.contains('\u{1b}'), "{text}");
     }
 
     #[test]

@@ -158,6 +158,14 @@ impl EndpointPort {
     }
 }
 
+/// Whether a pod that says it has this address can be an endpoint: neither the machine that sends
+/// nor its link may be meant. One that cannot be would make the whole object invalid.
+pub fn is_endpoint_ip(text: &str) -> bool {
+    let mut errs = Errors::default();
+    check_endpoint_ip(text, &Path::Root, &mut errs);
+    errs.is_empty() && names::ip(text).is_empty()
+}
+
 /// An address that others can be sent to.
 pub(crate) fn check_endpoint_ip(text: &str, at: &Path, errs: &mut Errors) {
     let Some(ip) = names::sloppy_ip(text) else {

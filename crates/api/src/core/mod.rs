@@ -42,7 +42,7 @@ pub use self::{
         Container, ContainerPort, ContainerResizePolicy, ContainerRestartRule,
         ContainerRestartRuleOnExitCodes, EphemeralContainer,
     },
-    endpoints::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints},
+    endpoints::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, is_endpoint_ip},
     env::{
         ConfigMapEnvSource, ConfigMapKeySelector, EnvFromSource, EnvVar, EnvVarSource,
         FileKeySelector, LocalObjectReference, ObjectFieldSelector, ResourceFieldSelector,

@@ -96,7 +96,7 @@ impl Escalation {
 
     fn check(&self, admission: &Admission<'_>, rules: &[PolicyRule]) -> Result<(), Status> {
         let held = self.rbac.rules(admission.user, &admission.namespace);
-        let lacking = missing(&held, rules);
+        let lacking = missing(&held, rules).map_err(|why| admission.forbid(&why.to_string()))?;
         if lacking.is_empty() {
             return Ok(());
         }

@@ -1,6 +1,9 @@
 //! Whether one rule of a role allows something.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    fmt,
+};
 
 use api::rbac::PolicyRule;
 use object::{List, quote::quote};
@@ -32,13 +35,46 @@ fn allows_resource(rule: &PolicyRule, wanted: &Attributes) -> bool {
     resource && named
 }
 
+/// How many rights the rules of one role may stand for. A rule stands for each combination of its
+/// groups, resources, names and verbs, so that a few kilobytes can mean billions.
+const MOST_RIGHTS: usize = 100_000;
+/// How often a right may be compared with a rule that is held.
+const MOST_COMPARISONS: usize = 10_000_000;
+/// How many missing rights a refusal names.
+const MOST_TOLD: usize = 1_000;
+
+/// Rules that stand for more rights than are compared one by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooManyRights;
+
+impl fmt::Display for TooManyRights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "the rules stand for too many combinations of groups, resources, names and verbs; use \
+             several roles",
+        )
+    }
+}
+
 /// The rights of `rules` that are not among those of `held`, as they are told of: one resource
 /// or path each, with its verbs.
-pub(crate) fn missing(held: &[PolicyRule], rules: &[PolicyRule]) -> Vec<String> {
+pub(crate) fn missing(
+    held: &[PolicyRule],
+    rules: &[PolicyRule],
+) -> Result<Vec<String>, TooManyRights> {
+    if covers_all(held) {
+        return Ok(Vec::new());
+    }
+    let rights = rules.iter().fold(0_usize, |sum, rule| sum.saturating_add(count(rule)));
+    let comparisons = rights.saturating_mul(held.len());
+    if rights > MOST_RIGHTS || comparisons > MOST_COMPARISONS {
+        return Err(TooManyRights);
+    }
+    let held: Vec<Held<'_>> = held.iter().map(Held::new).collect();
     let mut lacking = BTreeMap::<Right<'_>, Vec<&str>>::new();
     let mut lines = BTreeSet::new();
     for (right, verb) in rules.iter().flat_map(broken_down) {
-        if held.iter().any(|own| names(own.verbs(), verb) && right.is_in(own)) {
+        if held.iter().any(|own| own.allows(&right, verb)) {
             continue;
         }
         match right {
@@ -47,7 +83,32 @@ pub(crate) fn missing(held: &[PolicyRule], rules: &[PolicyRule]) -> Vec<String> 
         }
     }
     lines.extend(lacking.into_iter().map(|(right, verbs)| right.told(&verbs)));
-    lines.into_iter().collect()
+    let more = lines.len().saturating_sub(MOST_TOLD);
+    let mut told: Vec<String> = lines.into_iter().take(MOST_TOLD).collect();
+    if more > 0 {
+        told.push(format!("and {more} more"));
+    }
+    Ok(told)
+}
+
+/// Whether somebody may do everything, to resources and to paths.
+fn covers_all(held: &[PolicyRule]) -> bool {
+    let all = |list: &List<String>| list.iter().any(|own| own == "*");
+    held.iter().any(|own| {
+        all(own.verbs())
+            && all(own.api_groups())
+            && all(own.resources())
+            && own.resource_names().is_empty()
+    }) && held.iter().any(|own| all(own.verbs()) && all(own.non_resource_urls()))
+}
+
+/// How many rights a rule stands for.
+fn count(rule: &PolicyRule) -> usize {
+    let [groups, resources, names] = [rule.api_groups(), rule.resources(), rule.resource_names()]
+        .map(|list| list.iter().count());
+    let resources = groups.saturating_mul(resources).saturating_mul(names.max(1));
+    let all = resources.saturating_add(rule.non_resource_urls().iter().count());
+    all.saturating_mul(rule.verbs().iter().count())
 }
 
 /// What somebody may do something to.
@@ -58,43 +119,61 @@ enum Right<'a> {
 }
 
 /// A rule in its smallest parts, each with one verb.
-fn broken_down(rule: &PolicyRule) -> Vec<(Right<'_>, &str)> {
+fn broken_down(rule: &PolicyRule) -> impl Iterator<Item = (Right<'_>, &str)> {
     let names: Vec<_> = match rule.resource_names().is_empty() {
         true => vec![None],
         false => rule.resource_names().iter().map(Some).collect(),
     };
-    let mut parts = Vec::new();
-    for group in rule.api_groups().iter() {
-        for resource in rule.resources().iter() {
-            for verb in rule.verbs().iter() {
-                let rights =
-                    names.iter().map(|name| Right::Resource { group, resource, name: *name });
-                parts.extend(rights.map(|right| (right, verb)));
-            }
+    let groups = rule.api_groups().iter();
+    let resources = groups
+        .flat_map(|group| rule.resources().iter().map(move |resource| (group, resource)))
+        .flat_map(move |(group, resource)| {
+            let rights = names.clone().into_iter();
+            rights.map(move |name| Right::Resource { group, resource, name })
+        });
+    let paths = rule.non_resource_urls().iter().map(Right::Path);
+    let rights = resources.chain(paths);
+    rights.flat_map(|right| rule.verbs().iter().map(move |verb| (right, verb)))
+}
+
+/// A rule that is held, for many comparisons.
+struct Held<'a> {
+    verbs: HashSet<&'a str>,
+    groups: HashSet<&'a str>,
+    resources: HashSet<&'a str>,
+    names: HashSet<&'a str>,
+    urls: Vec<&'a str>,
+}
+
+impl<'a> Held<'a> {
+    fn new(rule: &'a PolicyRule) -> Self {
+        Self {
+            verbs: rule.verbs().iter().collect(),
+            groups: rule.api_groups().iter().collect(),
+            resources: rule.resources().iter().collect(),
+            names: rule.resource_names().iter().collect(),
+            urls: rule.non_resource_urls().iter().collect(),
         }
     }
-    for url in rule.non_resource_urls().iter() {
-        parts.extend(rule.verbs().iter().map(|verb| (Right::Path(url), verb)));
+
+    fn allows(&self, right: &Right<'_>, verb: &str) -> bool {
+        let any = |set: &HashSet<&str>, wanted: &str| set.contains("*") || set.contains(wanted);
+        if !any(&self.verbs, verb) {
+            return false;
+        }
+        let (group, resource, name) = match *right {
+            Right::Path(path) => return self.urls.iter().any(|have| covers_path(have, path)),
+            Right::Resource { group, resource, name } => (group, resource, name),
+        };
+        let any_of = || resource.split_once('/').map(|(_, sub)| format!("*/{sub}"));
+        any(&self.groups, group)
+            && (any(&self.resources, resource)
+                || any_of().is_some_and(|any_of| self.resources.contains(&*any_of)))
+            && (self.names.is_empty() || name.is_some_and(|name| self.names.contains(name)))
     }
-    parts
 }
 
 impl Right<'_> {
-    fn is_in(&self, own: &PolicyRule) -> bool {
-        let (group, resource, name) = match *self {
-            Self::Path(path) => {
-                return own.non_resource_urls().iter().any(|have| covers_path(have, path));
-            }
-            Self::Resource { group, resource, name } => (group, resource, name),
-        };
-        let any_of = resource.split_once('/').map(|(_, sub)| format!("*/{sub}"));
-        let is = |have: &str| have == "*" || have == resource || any_of.as_deref() == Some(have);
-        let named = |name: &str| own.resource_names().iter().any(|have| have == name);
-        names(own.api_groups(), group)
-            && own.resources().iter().any(is)
-            && (own.resource_names().is_empty() || name.is_some_and(named))
-    }
-
     fn told(&self, verbs: &[&str]) -> String {
         let verbs = told(verbs);
         match *self {
@@ -160,14 +239,14 @@ mod tests {
     #[test]
     fn nobody_can_give_what_they_do_not_have() {
         let held = [rule([""], ["pods"], ["get", "list"])];
-        assert!(missing(&held, &[rule([""], ["pods"], ["get", "list"])]).is_empty());
+        assert!(missing(&held, &[rule([""], ["pods"], ["get", "list"])]).unwrap().is_empty());
         assert_eq!(
-            missing(&held, &[rule([""], ["pods"], ["get", "delete"])]),
+            missing(&held, &[rule([""], ["pods"], ["get", "delete"])]).unwrap(),
             [r#"{APIGroups:[""], Resources:["pods"], Verbs:["delete"]}"#]
         );
         let all = [rule(["*"], ["pods"], ["get", "*"]).with_resource_names(["b", "a"])];
         assert_eq!(
-            missing(&held, &all),
+            missing(&held, &all).unwrap(),
             [
                 r#"{APIGroups:["*"], Resources:["pods"], ResourceNames:["a"], Verbs:["get" "*"]}"#,
                 r#"{APIGroups:["*"], Resources:["pods"], ResourceNames:["b"], Verbs:["get" "*"]}"#,
@@ -175,6 +254,32 @@ mod tests {
         );
         let paths = PolicyRule::new().with_non_resource_urls(["/a", "/b"]).with_verbs(["get"]);
         let held = [PolicyRule::new().with_non_resource_urls(["/a*"]).with_verbs(["*"])];
-        assert_eq!(missing(&held, &[paths]), [r#"{NonResourceURLs:["/b"], Verbs:["get"]}"#]);
+        assert_eq!(
+            missing(&held, &[paths]).unwrap(),
+            [r#"{NonResourceURLs:["/b"], Verbs:["get"]}"#]
+        );
+    }
+    #[test]
+    fn rights_are_counted_before_they_are_compared() {
+        let texts = |count: usize| (0..count).map(|at| format!("x{at}")).collect::<Vec<_>>();
+        let list = |count: usize| texts(count).iter().map(String::as_str).collect::<List<String>>();
+        let rule = |count: usize| {
+            PolicyRule::new()
+                .with_api_groups(list(count))
+                .with_resources(list(count))
+                .with_verbs(list(count))
+                .with_resource_names(list(count))
+        };
+        let held = [PolicyRule::new().with_verbs(["get"])];
+        assert_eq!(missing(&held, &[rule(60)]), Err(TooManyRights), "13 million");
+        assert_eq!(missing(&held, &[rule(60_000)]), Err(TooManyRights), "beyond 64 bits");
+        assert_eq!(missing(&held, &[rule(10)]).unwrap().len(), 1_000, "verbs are told together");
+        let many: Vec<PolicyRule> = (0..10_000).map(|_| held[0].clone()).collect();
+        assert_eq!(missing(&many, &[rule(6)]), Err(TooManyRights), "with each rule that is held");
+        let all = [
+            PolicyRule::new().with_verbs(["*"]).with_api_groups(["*"]).with_resources(["*"]),
+            PolicyRule::new().with_verbs(["*"]).with_non_resource_urls(["*"]),
+        ];
+        assert_eq!(missing(&all, &[rule(60)]), Ok(vec![]));
     }
 }

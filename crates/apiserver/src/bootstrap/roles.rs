@@ -40,7 +40,9 @@ pub(super) async fn reconcile(registry: &Registry, object: Value) -> Result<(), 
     let wanted = ClusterRole::view(&object).rules();
     let lacks: Vec<PolicyRule> = wanted
         .iter()
-        .filter(|rule| !missing(&held, std::slice::from_ref(*rule)).is_empty())
+        .filter(|rule| {
+            missing(&held, std::slice::from_ref(*rule)).map_or(true, |lacking| !lacking.is_empty())
+        })
         .cloned()
         .collect();
     if updates == Some("false") || lacks.is_empty() {

@@ -12,6 +12,7 @@ mod cbor;
 mod connection_flags;
 mod connections;
 mod containment;
+mod costly;
 mod crds;
 mod deletion;
 mod depth;

@@ -7,6 +7,7 @@ use crate::{
     ast::{Expr, Id, Kind},
     check::Checked,
     error::Error,
+    eval::LARGEST_VALUE,
     types::Type,
     value::{Value, duration_text},
 };
@@ -15,6 +16,7 @@ use crate::{
 const PRECISION: usize = 6;
 /// No clause may ask for more.
 const LONGEST: usize = 10_000;
+const TOO_LARGE: &str = "the text is too large";
 
 #[derive(Clone, Copy)]
 enum Clause {
@@ -94,6 +96,9 @@ fn interpolate(
         let shown = arg(at, clause)
             .map_err(|(id, error)| (id, format!("error during formatting: {error}")))?;
         out.push_str(&shown);
+        if out.len() > LARGEST_VALUE {
+            return Err((None, TOO_LARGE.to_owned()));
+        }
         rest = after;
         at += 1;
     }
@@ -294,7 +299,10 @@ fn scientific(n: f64) -> String {
 
 fn text(value: &Value<'_>) -> Result<Option<String>, String> {
     Ok(match value {
-        Value::List(_) | Value::Map(_) => Some(inner(value)?),
+        Value::List(_) | Value::Map(_) => {
+            let mut room = LARGEST_VALUE;
+            Some(inner(value, &mut room)?)
+        }
         Value::Null => Some("null".to_owned()),
         Value::Optional(_) | Value::Opaque(_) | Value::Message(_) | Value::Preserved(_) => None,
         value => Some(show(value).map_err(|error| {
@@ -303,20 +311,22 @@ fn text(value: &Value<'_>) -> Result<Option<String>, String> {
     })
 }
 
-/// A value within a list or a map, as the language writes it.
-fn inner(value: &Value<'_>) -> Result<String, String> {
+/// A value within a list or a map, as the language writes it, and what room it leaves.
+fn inner(value: &Value<'_>, room: &mut usize) -> Result<String, String> {
     let failed = |error: Error| error.to_string();
-    Ok(match value {
+    let shown = match value {
         Value::List(list) => {
             let values = list.values().map_err(failed)?;
-            let shown: Result<Vec<String>, String> = values.iter().map(inner).collect();
+            let shown: Result<Vec<String>, String> =
+                values.iter().map(|value| inner(value, room)).collect();
             format!("[{}]", shown?.join(", "))
         }
         Value::Map(map) => {
             let mut shown = Vec::new();
             for key in map.keys() {
                 if let Some(value) = map.get(&key) {
-                    shown.push((inner(&key.value())?, inner(&value.map_err(failed)?)?));
+                    let key = inner(&key.value(), room)?;
+                    shown.push((key, inner(&value.map_err(failed)?, room)?));
                 }
             }
             shown.sort();
@@ -335,5 +345,9 @@ fn inner(value: &Value<'_>) -> Result<String, String> {
             return Err(format!("no formatting function for {}", value.type_name()));
         }
         value => show(value).map_err(failed)?,
-    })
+    };
+    // What is in a list or a map has been counted.
+    let own = if matches!(value, Value::List(_) | Value::Map(_)) { 0 } else { shown.len() };
+    *room = room.checked_sub(own + 2).ok_or_else(|| TOO_LARGE.to_owned())?;
+    Ok(shown)
 }

@@ -238,8 +238,15 @@ pub(super) fn plus<'a>(a: Value<'a>, b: &Value<'a>) -> Outcome<'a> {
     })
 }
 
-fn add<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+fn add<'a>(context: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let [a, b] = args else { return Err(Error::no_overload()) };
+    if let (Value::List(a), Value::List(b)) = (&*a, &*b)
+        && a.is_merged()
+    {
+        // Each is looked for among the others; the language's own cost knows of none of that.
+        let compared = a.len().saturating_mul(b.len()) / 16;
+        context.charge(u64::try_from(compared).unwrap_or(u64::MAX))?;
+    }
     plus(std::mem::take(a), b)
 }
 

@@ -3,7 +3,7 @@
 use super::{Outcome, format, int, int_of, list_of, text_of};
 use crate::{
     error::Error,
-    eval::Context,
+    eval::{Context, LARGEST_VALUE},
     function::Function,
     value::{Text, Value},
 };
@@ -194,6 +194,9 @@ fn replace<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
         _ => return Err(Error::no_overload()),
     };
     let count = args.get(3).map(int_of).transpose()?;
+    let most = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
+    let times = text.matches(&**old).take(most).count();
+    fits(times.saturating_mul(new.len()).saturating_add(text.len()))?;
     let replaced = match count.map(usize::try_from) {
         Some(Ok(count)) => text.replacen(&**old, new, count),
         _ => text.replace(&**old, new),
@@ -255,6 +258,7 @@ fn join<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     };
     let mut joined = String::new();
     for (at, value) in list.values()?.iter().enumerate() {
+        fits(joined.len().saturating_add(separator.len()))?;
         if at > 0 {
             joined.push_str(separator);
         }
@@ -263,6 +267,12 @@ fn join<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
         joined.push_str(text.ok_or_else(invalid)?);
     }
     Ok(Value::text(joined))
+}
+
+/// Whether a text of this length may be made. What a call costs does not tell how long its result
+/// becomes, so that this is known before it is made.
+fn fits(length: usize) -> Result<(), Error> {
+    if length > LARGEST_VALUE { Err(Error::cost()) } else { Ok(()) }
 }
 
 /// In double quotes, with the escapes of the language.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Made, Value, deepest, equal, from_tree};
+use super::{Extent, Made, Value, equal, from_tree};
 use crate::{
     error::Error,
     node::{Merge, Node},
@@ -21,8 +21,8 @@ pub enum List<'a> {
 
 impl<'a> From<Vec<Value<'a>>> for List<'a> {
     fn from(items: Vec<Value<'a>>) -> Self {
-        let deepest = deepest(items.iter());
-        Self::Made(Arc::new(Made::new(items, deepest)))
+        let extent = Extent::of(items.iter());
+        Self::Made(Arc::new(Made::new(items, extent)))
     }
 }
 
@@ -51,14 +51,19 @@ impl<'a> List<'a> {
         }
     }
 
+    /// Whether adding others looks for each of them among those that are there.
+    pub(crate) fn is_merged(&self) -> bool {
+        matches!(self, Self::Tree { merge, .. } if !matches!(merge, Merge::Atomic))
+    }
+
     /// How two of them become one: as their schema says.
     pub(crate) fn concat(self, other: &List<'a>) -> Result<List<'a>, Error> {
         let merge = if let Self::Tree { merge, .. } = &self { *merge } else { &Merge::Atomic };
         if let (Merge::Atomic, Self::Made(mut items)) = (merge, self.clone()) {
             drop(self);
             let more = other.values()?;
-            let deepest = deepest(more.iter());
-            Arc::make_mut(&mut items).change(deepest, |items| items.extend(more));
+            let extent = Extent::of(more.iter());
+            Arc::make_mut(&mut items).change(extent, |items| items.extend(more));
             return Ok(Self::Made(items));
         }
         let mut items = self.values()?;

@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, collections::BTreeMap, fmt, sync::Arc};
 
-use super::{Made, Text, Value, deepest, equal, from_tree};
+use super::{Extent, Made, Text, Value, equal, from_tree};
 use crate::{error::Error, node::Node};
 
 #[derive(Clone, Debug)]
@@ -90,16 +90,16 @@ impl fmt::Display for Key<'_> {
 
 impl<'a> From<BTreeMap<Key<'a>, Value<'a>>> for Map<'a> {
     fn from(entries: BTreeMap<Key<'a>, Value<'a>>) -> Self {
-        let deepest = deepest(entries.values());
-        Self::Made(Arc::new(Made::new(entries, deepest)))
+        let extent = Extent::of(entries.values());
+        Self::Made(Arc::new(Made::new(entries, extent)))
     }
 }
 
 impl<'a> Map<'a> {
     /// A map in which whatever is not in it is an empty map.
     pub(crate) fn open(entries: BTreeMap<Key<'a>, Value<'a>>) -> Self {
-        let deepest = deepest(entries.values());
-        Self::Open(Arc::new(Made::new(entries, deepest)))
+        let extent = Extent::of(entries.values());
+        Self::Open(Arc::new(Made::new(entries, extent)))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -160,15 +160,15 @@ impl<'a> Map<'a> {
                         entries.insert(key, value?);
                     }
                 }
-                let deepest = deepest(entries.values());
-                Arc::new(Made::new(entries, deepest))
+                let extent = Extent::of(entries.values());
+                Arc::new(Made::new(entries, extent))
             }
         };
         if entries.contains_key(&key) {
             return Err(Error::new(format!("insert failed: key {key} already exists")));
         }
-        let height = value.height();
-        Arc::make_mut(&mut entries).change(height, |entries| drop(entries.insert(key, value)));
+        let extent = Extent::of(std::iter::once(&value));
+        Arc::make_mut(&mut entries).change(extent, |entries| drop(entries.insert(key, value)));
         Ok(Self::Made(entries))
     }
 

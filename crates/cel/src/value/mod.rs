@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 pub(crate) use self::{
     compare::{compare, equal},
-    height::{Made, deepest},
+    height::{Extent, Made},
     list::List,
     map::{Key, Map},
     moment::{Civil, Moment, NANOS, duration_text, parse_duration},
@@ -53,14 +53,14 @@ pub enum Value<'a> {
 pub struct Message<'a> {
     pub name: Arc<str>,
     pub fields: Vec<(Arc<str>, Value<'a>)>,
-    /// How deep the deepest field nests.
-    pub(crate) deepest: u16,
+    /// How far the fields extend.
+    pub(crate) extent: Extent,
 }
 
 impl<'a> Message<'a> {
     pub(crate) fn new(name: Arc<str>, fields: Vec<(Arc<str>, Value<'a>)>) -> Self {
-        let deepest = deepest(fields.iter().map(|(_, value)| value));
-        Self { name, fields, deepest }
+        let extent = Extent::of(fields.iter().map(|(_, value)| value));
+        Self { name, fields, extent }
     }
 }
 

@@ -152,3 +152,32 @@ fn many_calls_are_checked_in_time() {
     assert_eq!(compiled(&source), Ok(()));
     assert!(before.elapsed().as_secs() < 20, "{:?}", before.elapsed());
 }
+
+/// What a few characters can make of a value is bounded, whatever the language says it costs.
+#[test]
+fn no_expression_makes_more_than_memory_holds() {
+    let environment = Arc::new(Environment::new().with_variable("self", Type::Dyn));
+    let mut tree = from_json(b"{}").expect("valid");
+    tree["s"] = "x".repeat(900_000).into();
+    tree["l"] = (0..100_000).map(object::Value::from).collect();
+    let shared = |times: usize| format!("[[1]]{}", ".map(a, [a, a])".repeat(times));
+    let (small, large) = (shared(10), shared(60));
+    for (text, fits) in [
+        ("self.s.replace('', self.s) == ''", false),
+        ("self.s.replace('x', 'yy').size() == 1800000", true),
+        ("['a', 'b', 'c'].join(self.s).size() == 1800003", true),
+        ("self.l.map(x, 'a').join(self.s) == ''", false),
+        ("'%s'.format([self.l.map(x, self.s)]) == ''", false),
+        ("self.l.map(x, self.s.replace('xxxxxxxxx', 'y')).size() == 1", false),
+        (&format!("{small} == {small}"), true),
+        (&format!("{large} == {large}"), false),
+        (&format!("'%s'.format([{large}]) == ''"), false),
+    ] {
+        let program = environment.compile(text).expect("written in a test");
+        let bindings = Bindings::new().tree("self", &tree, None).expect("no schema");
+        let began = std::time::Instant::now();
+        let (outcome, _) = program.evaluate(&bindings, 1_000_000_000);
+        assert_eq!(outcome.is_ok(), fits, "{text:.80}");
+        assert!(began.elapsed().as_secs() < 60, "{text:.80}");
+    }
+}

@@ -82,3 +82,21 @@ fn a_slice_holds_no_more_than_a_hundred() {
         .collect();
     assert_eq!(sizes, [100, 100, 50]);
 }
+
+#[test]
+fn an_address_that_cannot_be_an_endpoint_leaves_the_others_alone() {
+    let hostile =
+        ["127.0.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "fe80::1", "fd00::1", "x"];
+    let pods = hostile.iter().map(|ip| pod("hostile", ip, true));
+    let pods: Vec<_> = pods.chain([pod("good", "10.0.0.1", true)]).collect();
+    let Act::Create(slice) = only(plan(&service(80), &pods, Vec::new())) else { panic!() };
+    let addresses: Vec<_> =
+        slice.endpoints().iter().flat_map(|endpoint| endpoint.addresses().iter()).collect();
+    assert_eq!(addresses, ["10.0.0.1"]);
+    let mut six = service(80);
+    six.spec_mut().set_ip_families(["IPv6"]);
+    let Act::Create(slice) = only(plan(&six, &pods, Vec::new())) else { panic!() };
+    let addresses: Vec<_> =
+        slice.endpoints().iter().flat_map(|endpoint| endpoint.addresses().iter()).collect();
+    assert_eq!(addresses, ["fd00::1"]);
+}

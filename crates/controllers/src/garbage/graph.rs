@@ -43,6 +43,13 @@ impl Node {
         self.terminating && self.has(FOREGROUND)
     }
 
+    /// Whether an object may have this one as its owner: cluster-wide owners have dependents
+    /// everywhere, others in their own namespace.
+    pub(super) fn can_own(&self, dependent: &Self) -> bool {
+        let home = &self.key.namespace;
+        home.is_empty() || *home == dependent.key.namespace
+    }
+
     pub(super) fn has(&self, finalizer: &str) -> bool {
         self.finalizers.iter().any(|name| name == finalizer)
     }
@@ -63,11 +70,14 @@ pub(super) struct Graph {
 }
 
 impl Graph {
-    /// An object and those that it owns.
+    /// An object and those that it owns. Who refers to it from another namespace is not owned by
+    /// it: it would let one tenant hold back, or learn of, what another deletes.
     pub(super) fn get(&self, uid: &str) -> Option<(Node, Vec<Node>)> {
         let node = self.nodes.get(uid)?.clone();
-        let owned = self.dependents.get(uid).into_iter().flatten();
-        Some((node, owned.filter_map(|uid| self.nodes.get(uid)).cloned().collect()))
+        let all = self.dependents.get(uid).into_iter().flatten();
+        let all = all.filter_map(|uid| self.nodes.get(uid));
+        let owned = all.filter(|one| node.can_own(one)).cloned().collect();
+        Some((node, owned))
     }
 
     /// Takes an object in. Gives those that have to be looked at because of it.
@@ -144,6 +154,23 @@ mod tests {
         assert_eq!(graph.remove("set"), ["pod"]);
         assert_eq!(graph.remove("pod"), ["set"]);
         assert!(graph.dependents.is_empty());
+    }
+
+    #[test]
+    fn nobody_owns_what_is_in_another_namespace() {
+        let mut graph = Graph::default();
+        let at = |namespace: &str, node: Node| Node { key: Key::new(namespace, "x"), ..node };
+        graph.put(at("a", node("owner", &[])));
+        graph.put(at("", node("cluster", &[])));
+        for (namespace, uid) in [("a", "own"), ("b", "foreign"), ("", "wide")] {
+            graph.put(at(namespace, node(uid, &["owner", "cluster"])));
+        }
+        let owned = |uid: &str| {
+            let (_, owned) = graph.get(uid).unwrap();
+            owned.iter().map(|one| one.uid.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(owned("owner"), ["own"]);
+        assert_eq!(owned("cluster"), ["foreign", "own", "wide"]);
     }
 
     #[test]

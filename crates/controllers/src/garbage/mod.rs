@@ -129,12 +129,10 @@ impl Collector {
     async fn look_up(&self, node: &Node, owner: &OwnerReference) -> Result<Owner, Error> {
         let known = self.graph().get(owner.uid()).map(|(owner, _)| owner);
         if let Some(known) = known {
-            let foreign =
-                !known.key.namespace.is_empty() && known.key.namespace != node.key.namespace;
-            return Ok(match (foreign, known.is_waiting()) {
-                (true, _) => Owner::Gone,
-                (false, true) => Owner::Waiting,
-                (false, false) => Owner::Solid,
+            return Ok(match (known.can_own(node), known.is_waiting()) {
+                (false, _) => Owner::Gone,
+                (true, true) => Owner::Waiting,
+                (true, false) => Owner::Solid,
             });
         }
         let reference =

@@ -38,7 +38,8 @@ impl Backoff {
     pub(super) fn left(self, now: i64) -> i64 {
         let Some(doubled) = self.failures.checked_sub(1) else { return 0 };
         let wait = FIRST.saturating_mul(1 << doubled.min(10)).min(LAST);
-        self.last.saturating_add(wait).saturating_sub(now).max(0)
+        // A node says when a pod ended: no later than now.
+        self.last.min(now).saturating_add(wait).saturating_sub(now).max(0)
     }
 }
 
@@ -98,5 +99,7 @@ mod tests {
         assert_eq!(more.with(&[&c], &[]).left(110), 0);
         assert_eq!(more.with(&[&b], &[&a, &c]).left(110), 10, "only what failed since counts");
         assert_eq!(Backoff { failures: 90, last: 0 }.left(0), LAST);
+        let future = Backoff::default().with(&[], &[&pod(250_000_000_000)]);
+        assert_eq!(future.left(100), 10, "no node delays a Job by what it says of the future");
     }
 }

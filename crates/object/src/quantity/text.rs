@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use num_bigint::BigInt;
 
-use super::{Format, MOST_DIGITS, Quantity, QuantityError, shift};
+use super::{Format, KEPT_DIGITS, MOST_DIGITS, Quantity, QuantityError, shift};
 
 const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
@@ -33,6 +33,7 @@ impl FromStr for Quantity {
 
         let mut quantity = Self { mantissa, scale, format, kept: None };
         quantity.round_up(-9);
+        quantity.shorten();
         let cap = Self::new(i64::MAX, format);
         if binary && quantity > cap {
             quantity = cap;
@@ -56,7 +57,16 @@ impl fmt::Display for Quantity {
         if self.is_zero() {
             return f.write_str("0");
         }
-        if self.format == Format::BinarySi
+        let digits = self.mantissa.magnitude().to_string();
+        let short = digits.trim_end_matches('0');
+        let zeros = i32::try_from(digits.len() - short.len()).unwrap_or(i32::MAX);
+        let scale = self.scale.saturating_add(zeros);
+        // Zeros before the point that suffixes cannot stand for would have to be written out.
+        let largest = if self.format == Format::BinarySi { 0 } else { 18 };
+        let written = usize::try_from(scale.saturating_sub(largest)).unwrap_or(0);
+        let fits = short.len().saturating_add(written) <= KEPT_DIGITS;
+        let format = if fits { self.format } else { Format::DecimalExponent };
+        if format == Format::BinarySi
             && let (mut whole, true) = shift(&self.mantissa, self.scale)
             && whole.bits() > 10
         {
@@ -67,17 +77,14 @@ impl fmt::Display for Quantity {
             }
             return write!(f, "{whole}{}", BINARY[times]);
         }
-        let digits = self.mantissa.to_string();
-        let short = digits.trim_end_matches('0');
-        let zeros = i32::try_from(digits.len() - short.len()).unwrap_or(i32::MAX);
-        let scale = self.scale.saturating_add(zeros);
-        let mut exponent = scale.div_euclid(3) * 3;
-        if self.format != Format::DecimalExponent {
+        let mut exponent = scale.div_euclid(3).saturating_mul(3);
+        if format != Format::DecimalExponent {
             exponent = exponent.clamp(-9, 18);
         }
-        let zeros = usize::try_from(scale - exponent).unwrap_or(0).min(MOST_DIGITS);
-        write!(f, "{short}{:0<zeros$}", "")?;
-        match (self.format, usize::try_from(exponent / 3 + 3)) {
+        let zeros = usize::try_from(scale.saturating_sub(exponent)).unwrap_or(0);
+        let sign = if self.sign() < 0 { "-" } else { "" };
+        write!(f, "{sign}{short}{:0<zeros$}", "")?;
+        match (format, usize::try_from(exponent / 3 + 3)) {
             (Format::DecimalExponent, _) if exponent == 0 => Ok(()),
             (Format::DecimalExponent, _) => write!(f, "e{exponent}"),
             (_, name) => f.write_str(DECIMAL[name.expect("clamped above -9")]),
