@@ -126,6 +126,7 @@ pub(crate) struct Host {
     pub(crate) images: image_gc::Images,
     /// What probes have answered so far.
     pub(crate) probed: Arc<Tally>,
+    pub(crate) pod_files: volumes::PodFiles,
     pub(crate) counters: Counters,
     /// What the node is short of.
     pressure: Mutex<Vec<Pressure>>,
@@ -160,6 +161,7 @@ pub async fn start(cx: &Context, mut config: Config) -> Result<Kubelet, Error> {
         .map_err(|error| Error::Io { what: "the groups of pods".into(), error })?;
     let host = Arc::new(Host {
         runtime,
+        pod_files: volumes::PodFiles::new(machine.memory),
         machine,
         objects: objects::Objects::new(with_api.then(|| cx.client().clone())),
         pods: Pods::default(),
