@@ -127,6 +127,7 @@ pub(crate) struct Host {
     /// What probes have answered so far.
     pub(crate) probed: Arc<Tally>,
     pub(crate) pod_files: volumes::PodFiles,
+    pub(crate) log_readers: container::streaming::Seats,
     pub(crate) counters: Counters,
     /// What the node is short of.
     pressure: Mutex<Vec<Pressure>>,
@@ -162,6 +163,7 @@ pub async fn start(cx: &Context, mut config: Config) -> Result<Kubelet, Error> {
     let host = Arc::new(Host {
         runtime,
         pod_files: volumes::PodFiles::new(machine.memory),
+        log_readers: server::logs::readers(),
         machine,
         objects: objects::Objects::new(with_api.then(|| cx.client().clone())),
         pods: Pods::default(),

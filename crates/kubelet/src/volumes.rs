@@ -265,7 +265,9 @@ async fn empty_dir(
         "Memory" => true,
         other => return Err(format!("the medium {other:?} is not supported")),
     };
-    let size = source.size_limit().map(|size| size.value().unsigned_abs());
+    // a tmpfs with the size 0 has no limit
+    let size = source.size_limit().and_then(|size| u64::try_from(size.value()).ok());
+    let size = size.filter(|size| *size > 0);
     let mode = source.mode().map_or(0o777, i32::unsigned_abs);
     blocking(move || {
         let is_new = !place.exists();

@@ -17,8 +17,9 @@ const MOST_FORWARDED_OF_ALL: usize = 2048;
 /// What a namespace has also where others have taken all.
 const ALWAYS: usize = 8;
 
+/// Rights to sessions of one kind.
 #[derive(Clone, Debug)]
-pub(crate) struct Seats {
+pub struct Seats {
     what: &'static str,
     most: usize,
     most_of_all: usize,
@@ -27,7 +28,7 @@ pub(crate) struct Seats {
 
 /// The right to one session. It ends when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub struct Seat {
     seats: Seats,
     namespace: String,
 }
@@ -41,11 +42,12 @@ impl Seats {
         Self::new("forwarded connections", MOST_FORWARDED, MOST_FORWARDED_OF_ALL)
     }
 
-    fn new(what: &'static str, most: usize, most_of_all: usize) -> Self {
+    /// `what`: how they are called in an error.
+    pub fn new(what: &'static str, most: usize, most_of_all: usize) -> Self {
         Self { what, most, most_of_all, taken: Arc::default() }
     }
 
-    pub(crate) fn take(&self, namespace: &str) -> Result<Seat, Error> {
+    pub fn take(&self, namespace: &str) -> Result<Seat, Error> {
         let (what, most) = (self.what, self.most);
         let mut taken = self.taken();
         let all = taken.values().fold(0, |sum: usize, count| sum.saturating_add(*count));
