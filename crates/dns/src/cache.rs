@@ -8,12 +8,18 @@ use std::{
 use hickory_proto::{
     op::{Query, ResponseCode},
     rr::{RData, Record},
+    serialize::binary::BinEncodable,
 };
 
 /// At most so many; at most of that size; at most for so long.
 const ENTRIES: usize = 4096;
 const RECORDS: usize = 64;
 const LONGEST: u32 = 30;
+/// Bytes of one answer and of all: whoever has a domain chooses what its server answers.
+const LARGEST: usize = 64 << 10;
+const LARGEST_OF_ALL: usize = 16 << 20;
+/// What a record takes beside its data.
+const RECORD: usize = 512;
 
 /// What another server said.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,22 +41,34 @@ pub(crate) struct Flags {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Cache(HashMap<Asked, (Instant, Duration, Answer)>);
+pub(crate) struct Cache {
+    entries: HashMap<Asked, Entry>,
+    /// Bytes of all entries, roughly.
+    size: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    since: Instant,
+    time: Duration,
+    size: usize,
+    answer: Answer,
+}
 
 impl Cache {
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.entries.len()
     }
 
     /// With the time that is left to each record.
     pub(crate) fn get(&self, asked: &Asked, now: Instant) -> Option<Answer> {
-        let (since, time, answer) = self.0.get(asked)?;
-        let age = now.saturating_duration_since(*since);
-        if age >= *time {
+        let entry = self.entries.get(asked)?;
+        let age = now.saturating_duration_since(entry.since);
+        if age >= entry.time {
             return None;
         }
         let age = u32::try_from(age.as_secs()).unwrap_or(u32::MAX);
-        let mut answer = answer.clone();
+        let mut answer = entry.answer.clone();
         for record in answer.answers.iter_mut().chain(&mut answer.authorities) {
             record.decrement_ttl(age);
         }
@@ -58,20 +76,41 @@ impl Cache {
     }
 
     pub(crate) fn put(&mut self, asked: Asked, answer: &Answer, now: Instant) {
-        let time = lifetime(answer);
-        if time.is_zero() || answer.answers.len() + answer.authorities.len() > RECORDS {
+        let (time, size) = (lifetime(answer), size(answer));
+        let records = answer.answers.len() + answer.authorities.len();
+        if time.is_zero() || records > RECORDS || size > LARGEST {
             return;
         }
-        if self.0.len() >= ENTRIES && !self.0.contains_key(&asked) {
-            self.0.retain(|_, (since, time, _)| now.saturating_duration_since(*since) < *time);
+        self.remove(&asked);
+        let is_full =
+            |cache: &Self| cache.entries.len() >= ENTRIES || cache.size + size > LARGEST_OF_ALL;
+        if is_full(self) {
+            self.entries.retain(|_, entry| {
+                let is_fresh = now.saturating_duration_since(entry.since) < entry.time;
+                self.size -= if is_fresh { 0 } else { entry.size };
+                is_fresh
+            });
         }
-        if self.0.len() >= ENTRIES
-            && let Some(any) = self.0.keys().next().cloned()
+        while is_full(self)
+            && let Some(any) = self.entries.keys().next().cloned()
         {
-            self.0.remove(&any);
+            self.remove(&any);
         }
-        self.0.insert(asked, (now, time, answer.clone()));
+        self.size += size;
+        self.entries.insert(asked, Entry { since: now, time, size, answer: answer.clone() });
     }
+
+    fn remove(&mut self, asked: &Asked) {
+        if let Some(entry) = self.entries.remove(asked) {
+            self.size -= entry.size;
+        }
+    }
+}
+
+/// The bytes that an answer takes, roughly.
+fn size(answer: &Answer) -> usize {
+    let of_one = |record: &Record| RECORD + record.to_bytes().map_or(LARGEST, |bytes| bytes.len());
+    answer.answers.iter().chain(&answer.authorities).map(of_one).fold(0, usize::saturating_add)
 }
 
 /// As long as the shortest-lived record; that there is nothing, as the SOA says.
@@ -132,5 +171,28 @@ mod tests {
         }
         assert_eq!(cache.len(), ENTRIES);
         assert!(cache.get(&asked(ENTRIES + 9), now).is_some(), "the newest is kept");
+    }
+
+    /// Whoever has a domain answers each of thousands of names with as much as a message holds.
+    #[test]
+    fn large_answers_do_not_fill_the_memory() {
+        let (mut cache, now) = (Cache::default(), Instant::now());
+        let large = |bytes: usize| {
+            let text = vec!["x".repeat(250); bytes / 250];
+            let data = RData::TXT(hickory_proto::rr::rdata::TXT::new(text));
+            Answer { answers: vec![Record::from_rdata(Name::root(), 30, data)], ..answer(30) }
+        };
+        cache.put(asked(0), &large(65_000), now);
+        assert_eq!(cache.len(), 0, "not even one");
+        let (many, large) = (LARGEST_OF_ALL / 20_000, large(30_000));
+        for n in 0..many {
+            cache.put(asked(n), &large, now);
+            assert!(cache.size <= LARGEST_OF_ALL, "{}", cache.size);
+        }
+        assert!(cache.len() < many && cache.get(&asked(many - 1), now).is_some());
+        let later = now + Duration::from_secs(31);
+        cache.put(asked(many), &large, later);
+        cache.put(asked(many), &answer(10), later);
+        assert_eq!(cache.size, size(&answer(10)), "what goes is counted");
     }
 }

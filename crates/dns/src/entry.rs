@@ -1,6 +1,9 @@
 //! What the names of one service stand for, made from the service and its slices.
 
-use std::net::IpAddr;
+use std::{
+    collections::{HashMap, HashSet},
+    net::IpAddr,
+};
 
 use api::core::Service;
 use api::discovery::{Endpoint, EndpointSlice};
@@ -59,7 +62,7 @@ impl Entry {
             let ports = ports.filter_map(|it| Port::new(it.name(), it.protocol(), it.port()));
             Shape::Cluster { ips, ports: ports.collect() }
         };
-        let mut hosts: Vec<Host> = Vec::new();
+        let mut hosts = Hosts::default();
         for slice in slices.iter().filter(|slice| slice.address_type() != "FQDN") {
             let ports = slice.ports().iter();
             let ports: Vec<_> =
@@ -67,12 +70,11 @@ impl Entry {
             for endpoint in slice.endpoints().iter() {
                 let ready = endpoint.conditions().ready().unwrap_or(true);
                 if ready || spec.publish_not_ready_addresses() {
-                    add(&mut hosts, endpoint, &ports);
+                    hosts.add(endpoint, &ports);
                 }
             }
         }
-        hosts.sort_by(|a, b| a.label.cmp(&b.label));
-        Self { shape, hosts }
+        Self { shape, hosts: hosts.sorted() }
     }
 
     pub(crate) fn host(&self, label: &str) -> Option<&Host> {
@@ -91,27 +93,49 @@ impl Port {
     }
 }
 
-/// Slices of both families, or of different ports, may name the same host.
-fn add(hosts: &mut Vec<Host>, endpoint: &Endpoint, ports: &[Port]) {
-    for ip in endpoint.addresses().iter().filter_map(sloppy_ip) {
-        let hostname = endpoint.hostname().filter(|name| !name.is_empty());
-        let label: Box<str> = match hostname {
-            Some(name) => name.to_ascii_lowercase().into(),
-            None => ip.to_string().replace(['.', ':'], "-").into(),
-        };
-        let Some(host) = hosts.iter_mut().find(|host| host.label == label) else {
-            let named = hostname.is_some();
-            hosts.push(Host { label, named, ips: vec![ip], ports: ports.to_vec() });
-            continue;
-        };
-        if !host.ips.contains(&ip) {
-            host.ips.push(ip);
-        }
-        for port in ports {
-            if !host.ports.contains(port) {
-                host.ports.push(port.clone());
+/// The hosts so far. How many there are, and how many addresses one has, is up to whoever writes slices.
+#[derive(Default)]
+struct Hosts {
+    all: Vec<Host>,
+    by_label: HashMap<Box<str>, usize>,
+    ips: HashSet<(usize, IpAddr)>,
+}
+
+impl Hosts {
+    /// Slices of both families, or of different ports, may name the same host.
+    fn add(&mut self, endpoint: &Endpoint, ports: &[Port]) {
+        let mut last = None;
+        for ip in endpoint.addresses().iter().filter_map(sloppy_ip) {
+            let hostname = endpoint.hostname().filter(|name| !name.is_empty());
+            let label: Box<str> = match hostname {
+                Some(name) => name.to_ascii_lowercase().into(),
+                None => ip.to_string().replace(['.', ':'], "-").into(),
+            };
+            let next = self.all.len();
+            let at = *self.by_label.entry(label.clone()).or_insert(next);
+            if at == next {
+                let named = hostname.is_some();
+                self.all.push(Host { label, named, ips: Vec::new(), ports: Vec::new() });
+            }
+            let Some(host) = self.all.get_mut(at) else { continue };
+            if self.ips.insert((at, ip)) {
+                host.ips.push(ip);
+            }
+            if last.replace(at) == Some(at) {
+                continue; // the ports are known
+            }
+            for port in ports {
+                if !host.ports.contains(port) {
+                    host.ports.push(port.clone());
+                }
             }
         }
+    }
+
+    fn sorted(self) -> Vec<Host> {
+        let mut all = self.all;
+        all.sort_by(|a, b| a.label.cmp(&b.label));
+        all
     }
 }
 

@@ -37,6 +37,8 @@ const NEXT: Duration = Duration::from_millis(500);
 /// Enough for the resolv.conf's three, or for one that is asked twice.
 const ATTEMPTS: usize = 3;
 const AT_ONCE: usize = 1000;
+/// Of these, those that are asked over TCP: an answer there may be as large as a message can be.
+const LARGE_AT_ONCE: usize = 64;
 /// What passes every network in one piece.
 pub(crate) const PAYLOAD: u16 = 1232;
 
@@ -46,6 +48,7 @@ pub(crate) struct Forward {
     /// The one that answered last.
     good: AtomicUsize,
     at_once: Semaphore,
+    large_at_once: Semaphore,
     cache: Mutex<Cache>,
     metrics: Arc<Metrics>,
 }
@@ -67,6 +70,7 @@ impl Forward {
             servers,
             good: AtomicUsize::new(0),
             at_once: Semaphore::new(AT_ONCE),
+            large_at_once: Semaphore::new(LARGE_AT_ONCE),
             cache: Mutex::default(),
             metrics,
         }
@@ -107,7 +111,8 @@ impl Forward {
         let mut running = FuturesUnordered::new();
         loop {
             if let Some(at) = order.next() {
-                running.push(async move { (at, exchange(self.servers[at], query, flags).await) });
+                running
+                    .push(async move { (at, self.exchange(self.servers[at], query, flags).await) });
             } else if running.is_empty() {
                 return None;
             }
@@ -124,27 +129,33 @@ impl Forward {
             }
         }
     }
-}
 
-/// Over UDP, and over TCP if the answer was too long for that.
-async fn exchange(server: SocketAddr, query: &Query, flags: Flags) -> io::Result<Answer> {
-    let message = message(query, flags);
-    let bytes = message.to_vec().map_err(io::Error::other)?;
-    let mut answer = by_udp(server, &message, &bytes).await?;
-    if answer.metadata.truncation {
-        answer = by_tcp(server, &bytes).await?;
-        if !fits(&message, &answer) {
-            return Err(io::Error::other("an answer to something else"));
+    /// Over UDP, and over TCP if the answer was too long for that.
+    async fn exchange(
+        &self,
+        server: SocketAddr,
+        query: &Query,
+        flags: Flags,
+    ) -> io::Result<Answer> {
+        let message = message(query, flags);
+        let bytes = message.to_vec().map_err(io::Error::other)?;
+        let mut answer = by_udp(server, &message, &bytes).await?;
+        if answer.metadata.truncation {
+            let _permit = self.large_at_once.acquire().await.map_err(io::Error::other)?;
+            answer = by_tcp(server, &bytes).await?;
+            if !fits(&message, &answer) {
+                return Err(io::Error::other("an answer to something else"));
+            }
         }
-    }
-    match answer.metadata.response_code {
-        code @ (ResponseCode::NoError | ResponseCode::NXDomain) => Ok(Answer {
-            code,
-            answers: answer.answers,
-            authorities: answer.authorities,
-            authentic: answer.metadata.authentic_data,
-        }),
-        code => Err(io::Error::other(code.to_str())),
+        match answer.metadata.response_code {
+            code @ (ResponseCode::NoError | ResponseCode::NXDomain) => Ok(Answer {
+                code,
+                answers: answer.answers,
+                authorities: answer.authorities,
+                authentic: answer.metadata.authentic_data,
+            }),
+            code => Err(io::Error::other(code.to_str())),
+        }
     }
 }
 

@@ -7,9 +7,9 @@ use http::{Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::Full;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
+use runtime::ConnectionLimit;
 use tokio::{
     net::TcpListener,
-    sync::Semaphore,
     task::JoinSet,
     time::{sleep, timeout},
 };
@@ -17,23 +17,24 @@ use tracing::{debug, warn};
 
 use crate::resolver::Resolver;
 
+/// Any pod may connect here, and probes come here too.
 const CONNECTIONS: usize = 64;
 const LONGEST: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) async fn serve(listener: TcpListener, resolver: Arc<Resolver>) {
-    let free = Arc::new(Semaphore::new(CONNECTIONS));
+    let limit = ConnectionLimit::new(CONNECTIONS);
     let mut connections = JoinSet::new();
     loop {
-        let permit = free.clone().acquire_owned().await.expect("never closed");
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, from) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(error) => {
                 warn!(%error, "cannot accept");
                 sleep(PAUSE).await;
                 continue;
             }
         };
+        let Some(admitted) = limit.admit(from.ip()) else { continue };
         let resolver = resolver.clone();
         connections.spawn(async move {
             let service = service_fn(|request| {
@@ -43,11 +44,10 @@ pub(crate) async fn serve(listener: TcpListener, resolver: Arc<Resolver>) {
             let connection = http1::Builder::new()
                 .keep_alive(false)
                 .serve_connection(TokioIo::new(stream), service);
-            let served = panics::contain("dns", timeout(LONGEST, connection)).await;
-            if let Ok(Ok(Err(error))) = served {
+            let served = admitted.run(panics::contain("dns", timeout(LONGEST, connection))).await;
+            if let Some(Ok(Ok(Err(error)))) = served {
                 debug!(%error, "a connection broke");
             }
-            drop(permit);
         });
         while connections.try_join_next().is_some() {}
     }

@@ -22,6 +22,8 @@ use crate::{
 
 const HEADER: usize = 12;
 const SMALLEST: u16 = 512;
+/// A record with a name that stands earlier in the message, and no data.
+const SHORTEST_RECORD: usize = 12;
 /// Names that stand for names that stand for names.
 const HOPS: usize = 8;
 
@@ -247,16 +249,18 @@ fn refusal(request: &Message) -> Option<ResponseCode> {
 /// the client may ask again over TCP. Those who cannot still get what fits.
 fn encode(mut response: Message, limit: usize) -> Option<Vec<u8>> {
     let fits = |response: &Message| response.to_vec().ok().filter(|bytes| bytes.len() <= limit);
-    if let Some(bytes) = fits(&response) {
+    let can_fit = response.answers.len() <= limit / SHORTEST_RECORD; // else it is not even tried
+    if let Some(bytes) = can_fit.then(|| fits(&response)).flatten() {
         return Some(bytes);
     }
     response.additionals.clear();
-    if let Some(bytes) = fits(&response) {
+    if let Some(bytes) = can_fit.then(|| fits(&response)).flatten() {
         return Some(bytes);
     }
     response.metadata.truncation = true;
     response.authorities.clear();
-    let all = std::mem::take(&mut response.answers);
+    let mut all = std::mem::take(&mut response.answers);
+    all.truncate(limit / SHORTEST_RECORD);
     let mut best = fits(&response)?; // else the question itself is too long
     let (mut least, mut most) = (0, all.len());
     while least < most {

@@ -1,12 +1,17 @@
 //! The sockets: questions that memory answers are answered on the spot, the others
 //! wait in tasks of their own.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
+use runtime::ConnectionLimit;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream, UdpSocket},
-    sync::Semaphore,
     task::JoinSet,
     time::{sleep, timeout},
 };
@@ -17,6 +22,8 @@ use crate::resolver::{Reply, Resolver, Transport};
 /// No honest question is longer.
 const QUESTION: usize = 4096;
 const WAITING: usize = 2000;
+/// Of these, those of one client: the others are for the others.
+const WAITING_OF_ONE: usize = WAITING / 8;
 const CONNECTIONS: usize = 256;
 const QUESTIONS: usize = 1000;
 const IDLE: Duration = Duration::from_secs(10);
@@ -26,11 +33,17 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(crate) async fn udp(socket: UdpSocket, resolver: Arc<Resolver>) {
     let socket = Arc::new(socket);
     let mut waiting = JoinSet::new();
+    let mut clients: HashMap<IpAddr, usize> = HashMap::new();
     let mut buffer = [0; QUESTION];
     loop {
         let received = tokio::select! {
             received = socket.recv_from(&mut buffer) => received,
-            Some(_) = waiting.join_next() => continue,
+            Some(answered) = waiting.join_next() => {
+                if let Ok(client) = answered {
+                    leave(&mut clients, client);
+                }
+                continue;
+            }
         };
         let (length, from) = match received {
             Ok(received) => received,
@@ -47,24 +60,39 @@ pub(crate) async fn udp(socket: UdpSocket, resolver: Arc<Resolver>) {
             Reply::None => {}
             Reply::Now(bytes) => send(&socket, &bytes, from).await,
             Reply::Later(_) if waiting.len() >= WAITING => debug!("too many questions wait"),
+            Reply::Later(_)
+                if clients.get(&from.ip()).is_some_and(|own| *own >= WAITING_OF_ONE) =>
+            {
+                debug!(%from, "too many questions of one client wait");
+            }
             Reply::Later(pending) => {
+                *clients.entry(from.ip()).or_default() += 1;
                 let (socket, resolver) = (socket.clone(), resolver.clone());
                 waiting.spawn(async move {
                     let completed = panics::contain("dns", resolver.complete(*pending)).await;
                     if let Ok(Some(bytes)) = completed {
                         send(&socket, &bytes, from).await;
                     }
+                    from.ip()
                 });
             }
         }
     }
 }
 
+fn leave(clients: &mut HashMap<IpAddr, usize>, client: IpAddr) {
+    if let Some(own) = clients.get_mut(&client) {
+        *own -= 1;
+        if *own == 0 {
+            clients.remove(&client);
+        }
+    }
+}
+
 pub(crate) async fn tcp(listener: TcpListener, resolver: Arc<Resolver>) {
-    let free = Arc::new(Semaphore::new(CONNECTIONS));
+    let limit = ConnectionLimit::new(CONNECTIONS);
     let mut connections = JoinSet::new();
     loop {
-        let permit = free.clone().acquire_owned().await.expect("never closed");
         let (stream, from) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -73,10 +101,11 @@ pub(crate) async fn tcp(listener: TcpListener, resolver: Arc<Resolver>) {
                 continue;
             }
         };
+        let Some(admitted) = limit.admit(from.ip()) else { continue };
         let resolver = resolver.clone();
         connections.spawn(async move {
-            let _ = panics::contain("dns", connection(stream, from, &resolver)).await;
-            drop(permit);
+            let served = panics::contain("dns", connection(stream, from, &resolver));
+            admitted.run(served).await;
         });
         while connections.try_join_next().is_some() {}
     }

@@ -22,6 +22,8 @@ use crate::entry::{Entry, Host, Port, Shape};
 pub(crate) const TTL: u32 = 5;
 const VERSION: &str = "1.1.0";
 const FULL_WEIGHT: usize = 100;
+/// More addresses than the largest message holds.
+const MOST_RECORDS: usize = 4096;
 
 #[derive(Debug, PartialEq)]
 pub(crate) enum Found {
@@ -251,13 +253,15 @@ impl Question<'_> {
                 helpful = addresses_of(&target, ips);
             }
             Shape::Headless => {
-                for host in &entry.hosts {
+                for host in entry.hosts.iter().take(MOST_RECORDS) {
                     let each = host.ports.iter().filter(|port| meant(port));
                     let Some(target) = self.zone.name(&[&host.label, at[0], at[1]]) else {
                         continue;
                     };
                     places.extend(each.map(|port| (port.number, target.clone())));
-                    helpful.extend(addresses_of(&target, &host.ips));
+                    if helpful.len() < MOST_RECORDS {
+                        helpful.extend(addresses_of(&target, &host.ips));
+                    }
                 }
             }
             Shape::Alias(_) => {}
@@ -305,12 +309,13 @@ fn all_ports(entry: &Entry) -> impl Iterator<Item = &Port> {
 }
 
 fn addresses_of(name: &Name, ips: &[IpAddr]) -> Vec<Record> {
-    ips.iter().map(|ip| Record::from_rdata(name.clone(), TTL, RData::from(*ip))).collect()
+    let ips = ips.iter().take(MOST_RECORDS);
+    ips.map(|ip| Record::from_rdata(name.clone(), TTL, RData::from(*ip))).collect()
 }
 
 /// Answers under the name as it was asked, so that its case comes back.
 fn records(asked: &Name, each: impl Iterator<Item = RData>) -> Found {
-    let all = each.map(|data| Record::from_rdata(asked.clone(), TTL, data));
+    let all = each.take(MOST_RECORDS).map(|data| Record::from_rdata(asked.clone(), TTL, data));
     Found::Records(all.collect(), Vec::new())
 }
 

@@ -10,7 +10,7 @@ use std::{
 use object::Value;
 
 use crate::{
-    eviction, image_gc,
+    eviction, image_gc, pod_logs,
     reserved::{Reserved, ReservedGroup},
     rotate,
 };
@@ -149,6 +149,6 @@ impl Config {
     }
 
     pub(crate) fn log_folder(&self, namespace: &str, name: &str, uid: &str) -> PathBuf {
-        self.logs.join(format!("{namespace}_{name}_{uid}"))
+        self.logs.join(pod_logs::folder_name(namespace, name, uid))
     }
 }

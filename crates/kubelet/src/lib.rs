@@ -126,6 +126,8 @@ pub(crate) struct Host {
     pub(crate) images: image_gc::Images,
     /// What probes have answered so far.
     pub(crate) probed: Arc<Tally>,
+    pub(crate) pod_files: volumes::PodFiles,
+    pub(crate) log_readers: container::streaming::Seats,
     pub(crate) counters: Counters,
     /// What the node is short of.
     pressure: Mutex<Vec<Pressure>>,
@@ -160,6 +162,8 @@ pub async fn start(cx: &Context, mut config: Config) -> Result<Kubelet, Error> {
         .map_err(|error| Error::Io { what: "the groups of pods".into(), error })?;
     let host = Arc::new(Host {
         runtime,
+        pod_files: volumes::PodFiles::new(machine.memory),
+        log_readers: server::logs::readers(),
         machine,
         objects: objects::Objects::new(with_api.then(|| cx.client().clone())),
         pods: Pods::default(),

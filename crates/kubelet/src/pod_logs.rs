@@ -39,7 +39,7 @@ pub(crate) struct LogOf<'a> {
 impl PodLogs {
     pub(crate) fn of(config: &Config, pod: &api::core::Pod) -> Self {
         let meta = pod.metadata();
-        let name = format!("{}_{}_{}", meta.namespace(), meta.name(), meta.uid());
+        let name = folder_name(meta.namespace(), meta.name(), meta.uid());
         Self { logs: config.logs.clone(), records: records(&config.root), name }
     }
 
@@ -116,6 +116,13 @@ impl PodLogs {
         name.truncate(LONGEST_NAME - ".log".len());
         name + ".log"
     }
+}
+
+/// `NAMESPACE_POD_UID`. A pod's name may be as long as a file's alone may be: then it is cut, the uid tells pods apart.
+pub(crate) fn folder_name(namespace: &str, pod: &str, uid: &str) -> String {
+    let others = namespace.len() + uid.len() + "__".len();
+    let pod = &pod[..pod.floor_char_boundary(LONGEST_NAME.saturating_sub(others))];
+    format!("{namespace}_{pod}_{uid}")
 }
 
 /// Removes the logs of all pods that a kubelet with this root made below `logs`.
@@ -220,5 +227,10 @@ mod tests {
         let container = "c".repeat(300);
         let name = pod.link_name(LogOf { container: &container, id: "x", restarts: 0 });
         assert!(name.len() == 255 && name.ends_with("c.log"), "{name}");
+        let (namespace, pod, uid) = ("n".repeat(63), "p".repeat(253), "u".repeat(36));
+        let folder = folder_name(&namespace, &pod, &uid);
+        assert!(folder.len() == 255 && folder.ends_with(&format!("p_{uid}")), "{folder}");
+        assert_eq!(folder.split('_').count(), 3);
+        assert_eq!(folder_name("ns", "web", "u1"), "ns_web_u1");
     }
 }

@@ -80,16 +80,25 @@ pub(crate) fn shared_files(config: &Config, uid: &str) -> u64 {
     hosts.map_or(0, |meta| meta.blocks().saturating_mul(512))
 }
 
-/// Bytes of each volume on disk that is the pod's own.
-pub(crate) fn volumes(config: &Config, pod: &core::Pod) -> Vec<(String, i64)> {
+/// What a volume on disk holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Volume {
+    pub(crate) name: String,
+    pub(crate) bytes: i64,
+    pub(crate) inodes: i64,
+}
+
+/// Each volume on disk that is the pod's own.
+pub(crate) fn volumes(config: &Config, pod: &core::Pod) -> Vec<Volume> {
     let folder = config.pod_folder(pod.metadata().uid()).join("volumes/kubernetes.io~empty-dir");
     let own = pod.spec().volumes().iter().filter(|volume| {
         let source = volume.volume_source().empty_dir();
         source.is_some_and(|empty| empty.medium() != "Memory")
     });
     own.map(|volume| {
-        let (bytes, _) = disk::below(&folder.join(volume.name()));
-        (volume.name().to_owned(), i64::try_from(bytes).unwrap_or(i64::MAX))
+        let (bytes, inodes) = disk::below(&folder.join(volume.name()));
+        let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        Volume { name: volume.name().to_owned(), bytes: signed(bytes), inodes: signed(inodes) }
     })
     .collect()
 }

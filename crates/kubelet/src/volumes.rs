@@ -12,6 +12,7 @@ use container::cri::{ImageSpec, Mount, MountPropagation};
 use object::Quantity;
 use volume::{Empty, Files};
 
+pub(crate) use self::files::PodFiles;
 use self::files::{Budget, Part, Reader};
 use crate::{Host, blocking, env::expand};
 
@@ -39,7 +40,7 @@ pub(crate) type Places = BTreeMap<String, Place>;
 /// are brought up to date.
 pub(crate) async fn prepare(host: &Host, pod: &Pod) -> Result<Places, String> {
     let mut places = Places::new();
-    let budget = Budget::new();
+    let budget = host.pod_files.budget(pod.metadata().uid(), |uid| host.pods.has(uid));
     let images = |volume: &&Volume| volume.volume_source().image().is_some();
     for volume in pod.spec().volumes().iter().filter(|volume| !images(volume)) {
         let place = place(host, pod, volume, &budget).await.map_err(|error| {
@@ -47,6 +48,7 @@ pub(crate) async fn prepare(host: &Host, pod: &Pod) -> Result<Places, String> {
         })?;
         places.insert(volume.name().to_owned(), Place::Folder(place));
     }
+    budget.finish();
     Ok(places)
 }
 
@@ -182,7 +184,7 @@ async fn place(
     host: &Host,
     pod: &Pod,
     volume: &Volume,
-    budget: &Budget,
+    budget: &Budget<'_>,
 ) -> Result<PathBuf, String> {
     let (source, name) = (volume.volume_source(), volume.name());
     let below = |kind: &str| {
@@ -263,7 +265,9 @@ async fn empty_dir(
         "Memory" => true,
         other => return Err(format!("the medium {other:?} is not supported")),
     };
-    let size = source.size_limit().map(|size| size.value().unsigned_abs());
+    // a tmpfs with the size 0 has no limit
+    let size = source.size_limit().and_then(|size| u64::try_from(size.value()).ok());
+    let size = size.filter(|size| *size > 0);
     let mode = source.mode().map_or(0o777, i32::unsigned_abs);
     blocking(move || {
         let is_new = !place.exists();

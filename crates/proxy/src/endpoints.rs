@@ -1,6 +1,8 @@
 //! Which endpoints a service uses from this node: ready ones, near ones where the
 //! hints say so, and terminating ones only where no other is left.
 
+use std::collections::HashSet;
+
 use crate::{Endpoint, Node, Service, ServicePort};
 
 /// The endpoints by traffic policy.
@@ -37,13 +39,9 @@ pub fn choose<'a>(
 impl<'a> Choice<'a> {
     /// Every endpoint that packets may reach from here, each once.
     pub(crate) fn reachable(&self) -> Vec<&'a Endpoint> {
-        let mut all = self.cluster.clone();
-        for endpoint in &self.local {
-            if !all.iter().any(|e| e.ip == endpoint.ip && e.port == endpoint.port) {
-                all.push(endpoint);
-            }
-        }
-        all
+        let mut known = HashSet::new();
+        let all = self.cluster.iter().chain(&self.local).copied();
+        all.filter(|endpoint| known.insert((endpoint.ip, endpoint.port))).collect()
     }
 }
 

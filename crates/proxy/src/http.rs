@@ -7,14 +7,15 @@ use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
+use runtime::ConnectionLimit;
 use tokio::{
     net::TcpListener,
-    sync::Semaphore,
     task::JoinSet,
     time::{sleep, timeout},
 };
 use tracing::{debug, warn};
 
+/// Of each listener. Anybody may connect to some of them.
 const CONNECTIONS: usize = 64;
 const LONGEST: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(100);
@@ -70,18 +71,18 @@ pub(crate) async fn serve(
     listener: TcpListener,
     answer: impl Fn(&str) -> Answer + Send + Sync + 'static,
 ) {
-    let (free, answer) = (Arc::new(Semaphore::new(CONNECTIONS)), Arc::new(answer));
+    let (limit, answer) = (ConnectionLimit::new(CONNECTIONS), Arc::new(answer));
     let mut connections = JoinSet::new();
     loop {
-        let Ok(permit) = free.clone().acquire_owned().await else { return };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, from) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(error) => {
                 warn!(%error, "cannot accept");
                 sleep(PAUSE).await;
                 continue;
             }
         };
+        let Some(admitted) = limit.admit(from.ip()) else { continue };
         let answer = answer.clone();
         connections.spawn(async move {
             let service = service_fn(|request: Request<Incoming>| {
@@ -91,11 +92,10 @@ pub(crate) async fn serve(
             let connection = http1::Builder::new()
                 .keep_alive(false)
                 .serve_connection(TokioIo::new(stream), service);
-            let served = panics::contain("proxy", timeout(LONGEST, connection)).await;
-            if let Ok(Ok(Err(error))) = served {
+            let served = admitted.run(panics::contain("proxy", timeout(LONGEST, connection))).await;
+            if let Some(Ok(Ok(Err(error)))) = served {
                 debug!(%error, "a connection broke");
             }
-            drop(permit);
         });
         while connections.try_join_next().is_some() {}
     }

@@ -1,5 +1,6 @@
 //! What the plan is made from: services with their endpoints, and this node.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::time::Duration;
 use sys::netlink::Cidr;
@@ -86,6 +87,24 @@ pub struct Node {
 }
 
 impl Service {
+    /// The service without external addresses that are the cluster's own: whoever may create services could take the
+    /// connections of another service, or of a pod, with them.
+    pub(crate) fn without_cluster_addresses(&self, node: &Node) -> Cow<'_, Self> {
+        let foreign = |ip: &IpAddr| {
+            let mut ranges = node.services.iter().chain(&node.cluster);
+            !ranges.any(|range| range.contains(ip.to_canonical()))
+        };
+        if self.external_ips.iter().chain(&self.load_balancer_ips).all(foreign) {
+            return Cow::Borrowed(self);
+        }
+        let ServiceName { namespace, name } = &self.name;
+        tracing::warn!(namespace, name, "a service's external address is one of the cluster's own");
+        let mut service = self.clone();
+        service.external_ips.retain(foreign);
+        service.load_balancer_ips.retain(foreign);
+        Cow::Owned(service)
+    }
+
     /// Reached by anything but its cluster addresses.
     pub(crate) fn is_external(&self, port: &ServicePort) -> bool {
         port.node_port.is_some()

@@ -182,6 +182,24 @@ mod tests {
         assert_eq!(tracker.table(), plan(&all[1..], &node(), Family::Ip));
     }
 
+    /// Somebody who may create services asks for the address of another service, or of a pod.
+    #[test]
+    fn nobody_takes_the_clusters_own_addresses() {
+        let all = services(2, 1);
+        let mut hostile = all[0].clone();
+        hostile.name.name = "a".to_owned(); // the first by name
+        hostile.cluster_ips = vec![[172, 30, 9, 9].into()];
+        let own = loaded(std::slice::from_ref(&hostile)).table();
+        hostile.external_ips = vec![[172, 30, 0, 1].into(), [172, 30, 7, 7].into()];
+        hostile.load_balancer_ips = vec![[10, 0, 1, 1].into()];
+        let table = loaded(std::slice::from_ref(&hostile)).table();
+        assert_eq!(table, own, "no address of the cluster's ranges counts");
+        hostile.external_ips.push([203, 0, 113, 1].into());
+        let table = loaded(&[hostile]).table();
+        let count = |table: &Table| table.sets[shared::SERVICE_IPS].elements.len();
+        assert_eq!(count(&table), count(&own) + 1, "others do");
+    }
+
     #[test]
     fn a_shared_element_stays_while_one_service_needs_it() {
         let mut all = services(2, 1);

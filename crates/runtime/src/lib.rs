@@ -4,6 +4,7 @@
 
 mod any;
 mod cache;
+mod connection_limit;
 mod context;
 mod controller;
 mod indexed;
@@ -18,6 +19,7 @@ mod retry;
 pub use self::{
     any::{Any, Cached},
     cache::Cache,
+    connection_limit::{Admitted, ConnectionLimit},
     context::Context,
     controller::{Controller, Next, Reconcile, Step},
     leader::Election,

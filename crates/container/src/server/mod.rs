@@ -95,6 +95,8 @@ pub(crate) struct Inner {
     random: SystemRandom,
     /// Set once, right after: its sessions come back to us.
     streaming: OnceLock<streaming::Server>,
+    /// Connections into pods.
+    forwarded: streaming::Seats,
 }
 
 /// What the runtime is called, and its one handler besides the nameless one.
@@ -123,6 +125,7 @@ impl Server {
             filters: Mutex::default(),
             random: SystemRandom::new(),
             streaming: OnceLock::new(),
+            forwarded: streaming::Seats::of_forwarded_connections(),
             config,
         });
         let sessions = Arc::new(sessions::Sessions(Arc::downgrade(&inner)));

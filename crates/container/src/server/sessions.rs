@@ -137,6 +137,8 @@ impl Inner {
         port: u16,
         mut stream: Box<dyn Duplex>,
     ) -> Result<(), Status> {
+        let seat = self.forwarded.take(&self.namespace_of(sandbox));
+        let _seat = seat.map_err(|error| Status::resource_exhausted(error.to_string()))?;
         let path = self.state.sandbox(sandbox)?.netns();
         let to = |ip: IpAddr| connect(path.clone(), SocketAddr::new(ip, port));
         let socket = match to(Ipv4Addr::LOCALHOST.into()).await {

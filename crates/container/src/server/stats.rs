@@ -19,11 +19,14 @@ impl Inner {
     pub(super) fn container_stats(&self, container: &Container) -> ContainerStats {
         let config = container.config();
         let usage = self.usage(&container.cgroup);
-        let upper = self.state.container_folder(&container.id).join("upper");
+        let folder = self.state.container_folder(&container.id);
         // The pod's /etc/resolv.conf and the like are written to by its containers as well.
         let shared = disk::below(&self.state.sandbox_folder(&container.sandbox)).0;
-        let (bytes, inodes) = disk::below(&upper);
-        let bytes = bytes.saturating_add(shared);
+        let (bytes, inodes) = disk::below(&folder.join("upper"));
+        // Those that the image names, where the root cannot be written.
+        let volumes = disk::below(&folder.join("volumes"));
+        let bytes = bytes.saturating_add(shared).saturating_add(volumes.0);
+        let inodes = inodes.saturating_add(volumes.1);
         ContainerStats {
             attributes: Some(ContainerAttributes {
                 id: container.id.clone(),

@@ -19,6 +19,7 @@ use tokio::{
     sync::mpsc,
 };
 
+pub use seats::{Seat, Seats};
 pub use server::Server;
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

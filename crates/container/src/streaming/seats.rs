@@ -1,5 +1,5 @@
-//! How many sessions may be open at once: so many in each namespace, so that nobody takes them
-//! all from the others of the node.
+//! How many sessions may be open at once: so many in each namespace, so that nobody takes them all from the others of
+//! the node, and so many in all, because each holds descriptors of one process.
 
 use std::{
     collections::HashMap,
@@ -10,33 +10,62 @@ use super::Error;
 
 /// Sessions of a namespace on this node, from the call that gave an address out to their end.
 pub(super) const MOST: usize = 256;
+const MOST_OF_ALL: usize = 1024;
+/// Connections into pods that all port-forward sessions of a namespace have together.
+const MOST_FORWARDED: usize = 512;
+const MOST_FORWARDED_OF_ALL: usize = 2048;
+/// What a namespace has also where others have taken all.
+const ALWAYS: usize = 8;
 
-#[derive(Clone, Debug, Default)]
-pub(super) struct Seats(Arc<Mutex<HashMap<String, usize>>>);
+/// Rights to sessions of one kind.
+#[derive(Clone, Debug)]
+pub struct Seats {
+    what: &'static str,
+    most: usize,
+    most_of_all: usize,
+    taken: Arc<Mutex<HashMap<String, usize>>>,
+}
 
 /// The right to one session. It ends when it is dropped.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub struct Seat {
     seats: Seats,
     namespace: String,
 }
 
 impl Seats {
-    pub(super) fn take(&self, namespace: &str) -> Result<Seat, Error> {
+    pub(super) fn of_sessions() -> Self {
+        Self::new("exec, attach and port-forward sessions", MOST, MOST_OF_ALL)
+    }
+
+    pub(crate) fn of_forwarded_connections() -> Self {
+        Self::new("forwarded connections", MOST_FORWARDED, MOST_FORWARDED_OF_ALL)
+    }
+
+    /// `what`: how they are called in an error.
+    pub fn new(what: &'static str, most: usize, most_of_all: usize) -> Self {
+        Self { what, most, most_of_all, taken: Arc::default() }
+    }
+
+    pub fn take(&self, namespace: &str) -> Result<Seat, Error> {
+        let (what, most) = (self.what, self.most);
         let mut taken = self.taken();
-        let count = taken.entry(namespace.to_owned()).or_default();
-        if *count >= MOST {
+        let all = taken.values().fold(0, |sum: usize, count| sum.saturating_add(*count));
+        let own = taken.get(namespace).copied().unwrap_or_default();
+        if own >= most {
             return Err(Error(format!(
-                "namespace {namespace:?} has {MOST} exec, attach and port-forward sessions on \
-                 this node, and may have no more"
+                "namespace {namespace:?} has {most} {what} on this node, and may have no more"
             )));
         }
-        *count += 1;
+        if all >= self.most_of_all && own >= ALWAYS {
+            return Err(Error(format!("the node has {all} {what}, and takes no more")));
+        }
+        taken.insert(namespace.to_owned(), own + 1);
         Ok(Seat { seats: self.clone(), namespace: namespace.to_owned() })
     }
 
     fn taken(&self) -> MutexGuard<'_, HashMap<String, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -58,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_namespace_takes_its_own_alone() {
-        let seats = Seats::default();
+        let seats = Seats::of_sessions();
         let mut all: Vec<Seat> = (0..MOST).map(|_| seats.take("a").expect("room")).collect();
         seats.take("a").expect_err("full");
         seats.take("b").expect("others have theirs");
@@ -66,5 +95,19 @@ mod tests {
         seats.take("a").expect("one has ended");
         all.clear();
         assert!(seats.taken().is_empty(), "nothing is remembered of those that have ended");
+    }
+
+    #[test]
+    fn many_namespaces_leave_something_to_others() {
+        let seats = Seats::of_forwarded_connections();
+        let of = |namespace: usize| {
+            let taken: Vec<_> = (0..MOST_FORWARDED + 1)
+                .map_while(|_| seats.take(&namespace.to_string()).ok())
+                .collect();
+            taken
+        };
+        let all: Vec<_> = (0..8).map(of).collect();
+        let count: Vec<_> = all.iter().map(Vec::len).collect();
+        assert_eq!(count, [512, 512, 512, 512, ALWAYS, ALWAYS, ALWAYS, ALWAYS]);
     }
 }

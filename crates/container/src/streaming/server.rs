@@ -10,6 +10,7 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn, upgrade::U
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     net::{TcpListener, TcpStream},
+    sync::Semaphore,
     time::Instant,
 };
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
@@ -27,6 +28,9 @@ use super::{
 };
 
 type Answer = Response<Full<Bytes>>;
+
+/// Connections before they become sessions.
+const MOST_WAITING: usize = 1024;
 
 struct Refusal(StatusCode, &'static str);
 
@@ -49,11 +53,12 @@ impl Server {
         let server = Arc::new(Shared {
             sessions,
             tokens: tokens.clone(),
+            waiting: Arc::new(Semaphore::new(MOST_WAITING)),
             tasks: tasks.clone(),
             stop: stop.clone(),
         });
         server.spawn(server.clone().accept(listener));
-        Ok(Self { address, tokens, seats: Seats::default(), tasks, stop: stop.drop_guard() })
+        Ok(Self { address, tokens, seats: Seats::of_sessions(), tasks, stop: stop.drop_guard() })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -100,6 +105,8 @@ fn check(tty: bool, stderr: bool, any: bool) -> Result<(), Error> {
 struct Shared {
     sessions: Arc<dyn Sessions>,
     tokens: Arc<Tokens>,
+    /// Connections that nothing was asked on yet. Every process of the host's network can connect.
+    waiting: Arc<Semaphore>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -117,7 +124,14 @@ impl Shared {
     async fn accept(self: Arc<Self>, listener: TcpListener) {
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => self.spawn(self.clone().serve(stream)),
+                Ok((stream, _)) => {
+                    let Ok(place) = self.waiting.clone().try_acquire_owned() else { continue };
+                    let served = self.clone().serve(stream);
+                    self.spawn(async move {
+                        served.await;
+                        drop(place);
+                    });
+                }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a streaming connection");
                     tokio::time::sleep(std::time::Duration::from_millis(100)).await;

@@ -57,7 +57,7 @@ mod tests {
     fn once_and_for_a_minute() {
         let (tokens, now) = (Tokens::default(), Instant::now());
         let request = Request::PortForward(PortForwardRequest::default());
-        let seats = Seats::default();
+        let seats = Seats::of_sessions();
         let number = std::cell::Cell::new(0);
         let add = |at| {
             number.set(number.get() + 1); // each in a namespace of its own

@@ -158,3 +158,39 @@ fn both_families_of_a_host_are_one() {
     assert_eq!(entry.host("db-0").expect("a host").ips.len(), 2);
     assert_eq!(entry.host("db-0").expect("a host").ports.len(), 1);
 }
+
+/// Whoever writes slices chooses how many addresses a service has: neither taking them in nor one question about them
+/// may keep other questions waiting.
+#[test]
+fn many_addresses_cost_little() {
+    let endpoint = |host: bool, n: usize| {
+        let ip = |at: usize| format!("\"10.{}.{}.{at}\"", n / 250, n % 250);
+        let addresses: Vec<_> = (1..=100).map(ip).collect();
+        let name = if host { ",\"hostname\":\"one\"" } else { "" };
+        format!("{{\"addresses\":[{}]{name}}}", addresses.join(","))
+    };
+    let slice = |host: bool| {
+        let endpoints: Vec<_> = (0..500).map(|n| endpoint(host, n)).collect();
+        let ports = "[{\"name\":\"sql\",\"port\":1}]";
+        let text = format!("{{\"ports\":{ports},\"endpoints\":[{}]}}", endpoints.join(","));
+        EndpointSlice::from(object::from_json(text.as_bytes()).expect("a slice"))
+    };
+    let slices = [slice(true), slice(false)];
+    let began = std::time::Instant::now();
+    let service = Service::from(from_yaml(DB).expect("a service"));
+    let mut zone = zone();
+    for _ in 0..2 {
+        zone.set_service("shop", "many", Some(Entry::new(&service, &slices)));
+        for kind in [RecordType::A, RecordType::SRV] {
+            let Found::Records(all, more) = zone.find(&name("many.shop.svc.cluster.local."), kind)
+            else {
+                panic!("records")
+            };
+            assert_eq!(all.len(), MOST_RECORDS);
+            assert!(more.len() <= 2 * MOST_RECORDS);
+        }
+        zone.set_service("shop", "many", None);
+    }
+    let took = began.elapsed();
+    assert!(took < std::time::Duration::from_mins(1), "quadratic: {took:?}");
+}

@@ -19,7 +19,7 @@ use runtime::Context;
 use testkit::Cluster;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream, UdpSocket},
+    net::{TcpListener, TcpSocket, TcpStream, UdpSocket},
     task::JoinSet,
     time::{sleep, timeout},
 };
@@ -66,6 +66,30 @@ async fn get(server: SocketAddr, path: &str) -> String {
     answer
 }
 
+/// Connections from another address that say nothing: more than there are places.
+async fn hold(server: SocketAddr) -> Vec<TcpStream> {
+    let mut held = Vec::new();
+    for _ in 0..300 {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind((Ipv4Addr::new(127, 0, 0, 2), 0).into()).expect("an address");
+        held.push(
+            timeout(LONG, socket.connect(server)).await.expect("in time").expect("connected"),
+        );
+    }
+    held
+}
+
+async fn ask_over_tcp(server: SocketAddr, name: Name) {
+    let mut message = Message::new(1, MessageType::Query, OpCode::Query);
+    message.add_query(Query::query(name, RecordType::A));
+    let bytes = message.to_vec().expect("bytes");
+    let length = u16::try_from(bytes.len()).expect("short").to_be_bytes();
+    let mut stream = TcpStream::connect(server).await.expect("connected");
+    stream.write_all(&[&length[..], &bytes].concat()).await.expect("sent");
+    let length = stream.read_u16().await.expect("an answer");
+    stream.read_exact(&mut vec![0; length.into()]).await.expect("an answer");
+}
+
 async fn fill(client: &Client) {
     let shop = Namespace::from(from_yaml("metadata: {name: shop}").expect("a namespace"));
     Api::<Namespace>::new(client).create(shop).await.expect("made");
@@ -101,6 +125,12 @@ async fn names_follow_the_api() {
     assert!(get(http, "/health").await.starts_with("HTTP/1.1 200"));
     assert!(get(http, "/metrics").await.contains("coredns_dns_responses_total{rcode=\"NOERROR\"}"));
     assert!(get(http, "/other").await.starts_with("HTTP/1.1 404"));
+    let held = (hold(http).await, hold(listen).await);
+    let probe = timeout(LONG / 4, get(http, "/health")).await;
+    assert!(probe.expect("not kept out").starts_with("HTTP/1.1 200"));
+    let web = Name::from_ascii("web.shop.svc.cluster.local.").expect("a name");
+    timeout(LONG / 4, ask_over_tcp(listen, web)).await.expect("not kept out");
+    drop(held);
 
     let slice = "
 metadata: {namespace: shop, name: db-1, labels: {kubernetes.io/service-name: db}}

@@ -230,7 +230,9 @@ async fn pods(host: &Arc<Host>) -> Vec<(Pod, Option<Used>)> {
 fn used_by(host: &Host, pod: &Pod, told: &usage::Pod) -> Used {
     let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     let volumes = usage::volumes(&host.config, pod);
-    let volumes = volumes.iter().fold(0_i64, |sum, (_, bytes)| sum.saturating_add(*bytes));
+    let sum =
+        |of: fn(&usage::Volume) -> i64| volumes.iter().map(of).fold(0_i64, i64::saturating_add);
+    let (bytes, inodes) = (sum(|volume| volume.bytes), sum(|volume| volume.inodes));
     let shared = signed(usage::shared_files(&host.config, pod.metadata().uid()));
     let containers: Vec<(String, i64, i64)> = told
         .containers
@@ -245,8 +247,11 @@ fn used_by(host: &Host, pod: &Pod, told: &usage::Pod) -> Used {
         memory: signed(told.memory.working_set),
         disk: containers
             .iter()
-            .fold(volumes.saturating_add(shared), |sum, (_, _, disk)| sum.saturating_add(*disk)),
-        inodes: signed(told.containers.iter().map(|one| one.layer_inodes).sum()),
+            .fold(bytes.saturating_add(shared), |sum, (_, _, disk)| sum.saturating_add(*disk)),
+        inodes: told
+            .containers
+            .iter()
+            .fold(inodes, |sum, one| sum.saturating_add(signed(one.layer_inodes))),
         processes: signed(told.processes),
         containers,
     }

@@ -6,6 +6,7 @@ use api::core::Pod;
 use object::{Quantity, quantity::Format};
 
 use super::threshold::{Left, Signal, Threshold};
+use crate::usage;
 
 /// What one pod uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,13 +69,13 @@ pub(super) fn message(pod: &Pod, used: Option<&Used>, threshold: &Threshold, lef
 }
 
 /// Why a pod must go for what it has written alone, whatever the node has left.
-pub(super) fn beyond_limit(pod: &Pod, used: &Used, volumes: &[(String, i64)]) -> Option<String> {
+pub(super) fn beyond_limit(pod: &Pod, used: &Used, volumes: &[usage::Volume]) -> Option<String> {
     for volume in pod.spec().volumes().iter() {
         let Some(empty) = volume.volume_source().empty_dir() else { continue };
         let limit =
             empty.size_limit().filter(|limit| limit.sign() > 0 && empty.medium() != "Memory");
-        let written = volumes.iter().find(|(name, _)| name == volume.name());
-        if let (Some(limit), Some((name, bytes))) = (limit, written)
+        let written = volumes.iter().find(|one| one.name == volume.name());
+        if let (Some(limit), Some(usage::Volume { name, bytes, .. })) = (limit, written)
             && *bytes > limit.value()
         {
             return Some(format!(
@@ -169,8 +170,9 @@ mod tests {
             containers: vec![("a".to_owned(), 0, disk)],
             ..Used::default()
         };
-        assert_eq!(beyond_limit(&pod, &written(1 << 10), &[("v".into(), 1 << 10)]), None);
-        let volume = beyond_limit(&pod, &written(0), &[("v".into(), 1025)]).unwrap();
+        let volume = |bytes| [usage::Volume { name: "v".into(), bytes, inodes: 1 }];
+        assert_eq!(beyond_limit(&pod, &written(1 << 10), &volume(1 << 10)), None);
+        let volume = beyond_limit(&pod, &written(0), &volume(1025)).unwrap();
         assert_eq!(volume, "Usage of EmptyDir volume \"v\" exceeds the limit \"1Ki\". ");
         let whole = beyond_limit(&pod, &written(11 << 10), &[]).unwrap();
         assert!(whole.starts_with("Pod ephemeral local storage usage exceeds"), "{whole}");

@@ -32,6 +32,9 @@ const MASKED: [&str; 12] = [
 const READ_ONLY: [&str; 5] =
     ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
+/// As the kernel has it.
+const LONGEST_PATH: usize = 4096;
+
 /// What a container needs besides its specification.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Parts {
@@ -59,10 +62,10 @@ pub(crate) fn config(pod: &Pod, spec: &Spec, parts: Parts) -> Result<ContainerCo
         let words = expand_all(list.iter(), |name| variables.get(name).copied());
         words.map_err(|error| format!("{what}: {error}"))
     };
-    let mut all_labels: HashMap<_, _> = sandbox::pod_labels(pod)
-        .into_iter()
-        .filter(|(name, _)| name.starts_with("io.kubernetes."))
-        .collect();
+    if spec.termination_message_path().len() > LONGEST_PATH {
+        return Err(format!("terminationMessagePath is longer than {LONGEST_PATH} bytes"));
+    }
+    let mut all_labels = sandbox::identity(pod);
     all_labels.insert(labels::CONTAINER.into(), spec.name().into());
     let restarts = parts.restarts;
     let annotations = [

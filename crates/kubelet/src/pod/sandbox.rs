@@ -38,11 +38,7 @@ pub(crate) fn config(config: &Config, pod: &Pod, attempt: u32) -> Result<PodSand
         }),
         port_mappings: if spec.host_network() { Vec::new() } else { ports(pod) },
         labels: pod_labels(pod),
-        annotations: meta
-            .annotations()
-            .iter()
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .collect(),
+        annotations: smallest_first(meta.annotations().iter()),
         linux: Some(LinuxPodSandboxConfig {
             cgroup_parent: cgroup::parent(&config.cgroup_root, pod),
             security_context: Some(security(pod)),
@@ -53,14 +49,42 @@ pub(crate) fn config(config: &Config, pod: &Pod, attempt: u32) -> Result<PodSand
     })
 }
 
-pub(crate) fn pod_labels(pod: &Pod) -> HashMap<String, String> {
-    let meta = pod.metadata();
-    let own = meta.labels().iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let mut all: HashMap<_, _> = own.collect();
-    all.insert(labels::NAME.into(), meta.name().into());
-    all.insert(labels::NAMESPACE.into(), meta.namespace().into());
-    all.insert(labels::UID.into(), meta.uid().into());
+/// Bytes of a pod's own labels that the runtime is given, and of its annotations. It tells all of them of all pods in
+/// each list, and a pod may have a megabyte of them.
+const MOST_METADATA: usize = 16 << 10;
+
+fn pod_labels(pod: &Pod) -> HashMap<String, String> {
+    let mut all = smallest_first(pod.metadata().labels().iter());
+    all.extend(identity(pod));
     all
+}
+
+/// The labels by which sandboxes and containers are found again.
+pub(crate) fn identity(pod: &Pod) -> HashMap<String, String> {
+    let meta = pod.metadata();
+    let all = [
+        (labels::NAME, meta.name()),
+        (labels::NAMESPACE, meta.namespace()),
+        (labels::UID, meta.uid()),
+    ];
+    all.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+}
+
+/// Annotations that networks act on. They come first: others must not push them out.
+const OF_NETWORKS: [&str; 2] =
+    ["kubernetes.io/ingress-bandwidth", "kubernetes.io/egress-bandwidth"];
+
+/// As many as fit, the smallest first.
+fn smallest_first<'a>(all: impl Iterator<Item = (&'a str, &'a str)>) -> HashMap<String, String> {
+    let mut all: Vec<_> = all.collect();
+    let is_other = |name: &str| !OF_NETWORKS.contains(&name);
+    all.sort_by_key(|(name, value)| (is_other(name), name.len() + value.len(), *name));
+    let mut bytes = 0;
+    let fitting = all.into_iter().take_while(|(name, value)| {
+        bytes += name.len() + value.len();
+        bytes <= MOST_METADATA
+    });
+    fitting.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 pub(crate) fn namespaces(pod: &Pod) -> NamespaceOption {
@@ -117,4 +141,27 @@ fn ports(pod: &Pod) -> Vec<PortMapping> {
             host_ip: port.host_ip().into(),
         })
         .collect()
+}
+
+#[test]
+fn the_runtime_is_given_little_of_a_lot() {
+    let many = |count: usize| {
+        let one = |at: usize| format!("l{at:05}: {}", "v".repeat(60));
+        (0..count).map(one).collect::<Vec<_>>().join(", ")
+    };
+    let text = format!(
+        "metadata: {{name: p, namespace: ns, uid: u, labels: {{{many}, a: b, io.kubernetes.pod.uid: other}}, annotations: {{{many}, a: b, kubernetes.io/egress-bandwidth: {rate}}}}}",
+        rate = "1".repeat(200),
+        many = many(10_000)
+    );
+    let pod = Pod::from(object::yaml::from_yaml(&text).unwrap());
+    let given = config(&Config::new("n", "/nowhere"), &pod, 0).unwrap();
+    for map in [&given.labels, &given.annotations] {
+        let bytes: usize = map.iter().map(|(name, value)| name.len() + value.len()).sum();
+        assert!(bytes < MOST_METADATA + 100, "{bytes}");
+        assert_eq!(map["a"], "b");
+    }
+    assert_eq!(given.labels[labels::UID], "u");
+    assert!(given.annotations.contains_key(OF_NETWORKS[1]));
+    assert_eq!(identity(&pod).len(), 3);
 }

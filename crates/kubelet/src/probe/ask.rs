@@ -4,10 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use api::core::{Container, HTTPGetAction, LifecycleHandler, Pod, ProbeHandler};
 use bytes::Bytes;
-use client::{Client, Tcp, Tls};
+use client::{Client, Connect, Io, Tcp, Tls, Use};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use object::{IntOrString, wait_seconds};
-use tokio::{net::TcpStream, time::timeout};
+use tokio::time::timeout;
 
 use super::{command::Failure, grpc};
 use crate::runtime::Runtime;
@@ -91,12 +91,13 @@ impl Target {
     }
 }
 
-pub(super) async fn connect(host: &str, port: u16, limit: Duration) -> Result<TcpStream, String> {
-    let shown = format!("dial tcp {host}:{port}");
-    match timeout(limit, TcpStream::connect((host, port))).await {
-        Ok(Ok(stream)) => Ok(stream),
-        Ok(Err(error)) => Err(format!("{shown}: {error}")),
-        Err(_) => Err(format!("{shown}: i/o timeout")),
+/// Connects as the client does: it resolves names itself. The standard library's way blocks a thread for as long as
+/// the name's server likes, and a pod chooses the name.
+pub(super) async fn connect(host: &str, port: u16, limit: Duration) -> Result<Box<dyn Io>, String> {
+    match timeout(limit, Tcp::new(host, port, None).connect(Use::Requests)).await {
+        Ok(Ok(connected)) => Ok(connected.io),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("dial tcp {host}:{port}: i/o timeout")),
     }
 }
 

@@ -9,6 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use container::streaming::{Seat, Seats};
 use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
@@ -18,7 +19,7 @@ use tokio::{
     fs::File,
     io::{AsyncReadExt, AsyncSeekExt},
     sync::mpsc,
-    time::sleep,
+    time::{Instant, sleep},
 };
 
 use super::{Answer, flag, text, word};
@@ -36,6 +37,16 @@ const CHUNK: usize = 64 << 10;
 const LONGEST_LINE: usize = 256 << 10;
 /// How soon a follower sees what was written.
 const FOLLOW: Duration = Duration::from_millis(100);
+/// How soon a follower sees that the container has ended. Many may follow, and each asks the runtime.
+const ENDED: Duration = Duration::from_secs(1);
+/// Readers of the logs of one namespace, and of all: each holds a connection, also where it reads nothing.
+const MOST_READERS: usize = 128;
+const MOST_READERS_OF_ALL: usize = 640;
+
+/// The rights to read logs.
+pub(crate) fn readers() -> Seats {
+    Seats::new("readers of logs", MOST_READERS, MOST_READERS_OF_ALL)
+}
 
 /// What of a log is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,8 +104,12 @@ pub(crate) async fn answer(
         }
         Err(why) => return text(StatusCode::BAD_REQUEST, &why),
     };
+    let seat = match host.log_readers.take(namespace) {
+        Ok(seat) => seat,
+        Err(error) => return text(StatusCode::TOO_MANY_REQUESTS, &error.to_string()),
+    };
     let (frame_sender, frames) = mpsc::channel::<Result<Frame<Bytes>, io::Error>>(8);
-    let reader = Reader { host: host.clone(), id, path, options, frame_sender };
+    let reader = Reader { host: host.clone(), id, path, options, frame_sender, _seat: seat };
     let cx = host.cx.clone();
     cx.spawn("logs", async move { reader.run().await });
     let stream = futures_util::stream::unfold(frames, |mut frames| async move {
@@ -166,6 +181,7 @@ struct Reader {
     path: PathBuf,
     options: Options,
     frame_sender: mpsc::Sender<Result<Frame<Bytes>, io::Error>>,
+    _seat: Seat,
 }
 
 impl Reader {
@@ -194,6 +210,7 @@ impl Reader {
         }
         let mut lines = Lines::default();
         let mut chunk = vec![0; CHUNK];
+        let (mut runs, mut asked) = (true, None);
         loop {
             let got = file.read(&mut chunk).await?;
             let mut out = shown(&lines.add(&chunk[..got]), &self.options);
@@ -210,12 +227,12 @@ impl Reader {
                 if !self.options.follow || self.frame_sender.is_closed() {
                     return Ok(());
                 }
-                let runs = self
-                    .host
-                    .runtime
-                    .container_status(&self.id)
-                    .await
-                    .is_ok_and(|status| Container::from(status).state == State::Running);
+                if asked.is_none_or(|asked: Instant| asked.elapsed() >= ENDED) {
+                    let status = self.host.runtime.container_status(&self.id).await;
+                    runs =
+                        status.is_ok_and(|status| Container::from(status).state == State::Running);
+                    asked = Some(Instant::now());
+                }
                 sleep(FOLLOW).await;
                 let more = file.metadata().await?.len() > file.stream_position().await?;
                 if !more && self.was_put_aside(&file).await {

@@ -2,6 +2,7 @@
 
 mod auth;
 mod certificate;
+mod connection;
 pub(crate) mod counters;
 mod exposition;
 mod idle;
@@ -27,13 +28,13 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use object::{Lens, Value, to_json};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
     time::timeout,
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
+use self::connection::{Connection, Connections};
 use crate::{Config, Error, Host};
 
 pub use self::certificate::leaf as serving_leaf;
@@ -41,7 +42,6 @@ pub use self::certificate::leaf as serving_leaf;
 pub(crate) type Body = BoxBody<Bytes, io::Error>;
 pub(crate) type Answer = Response<Body>;
 
-const MOST_CONNECTIONS: usize = 1000;
 const SHAKE: Duration = Duration::from_secs(10);
 
 /// Binds and serves until the context stops.
@@ -57,9 +57,8 @@ pub(crate) async fn start(host: &Arc<Host>) -> Result<SocketAddr, Error> {
     let host = host.clone();
     let cx = host.cx.clone();
     cx.spawn("kubelet server", async move {
-        let (places, tasks) = (Arc::new(Semaphore::new(MOST_CONNECTIONS)), TaskTracker::new());
+        let (connections, tasks) = (Connections::new(), TaskTracker::new());
         loop {
-            let Ok(place) = places.clone().acquire_owned().await else { return };
             let (stream, peer) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
@@ -68,15 +67,16 @@ pub(crate) async fn start(host: &Arc<Host>) -> Result<SocketAddr, Error> {
                     continue;
                 }
             };
+            let Some(connection) = connections.admit(peer.ip()) else { continue };
             let (host, stopping) = (host.clone(), host.cx.clone());
             let acceptor = TlsAcceptor::from(tls.current());
             tasks.spawn(async move {
+                let serve = serve(host, acceptor, stream, &connection);
                 tokio::select! {
-                    _ = panics::contain("kubelet server", serve(host, acceptor, stream)) => {}
+                    _ = connection.run(panics::contain("kubelet server", serve)) => {}
                     () = stopping.stopping() => {}
                 }
                 debug!(%peer, "closed");
-                drop(place);
             });
         }
     });
@@ -104,14 +104,15 @@ async fn bind(wanted: SocketAddr, may_differ: bool) -> io::Result<TcpListener> {
     }
 }
 
-async fn serve(host: Arc<Host>, acceptor: TlsAcceptor, stream: TcpStream) {
+async fn serve(host: Arc<Host>, acceptor: TlsAcceptor, stream: TcpStream, connection: &Connection) {
     let Ok(Ok(stream)) = timeout(SHAKE, acceptor.accept(stream)).await else { return };
     let chain = stream.get_ref().1.peer_certificates().map(<[_]>::to_vec).unwrap_or_default();
     let user = auth::by_certificate(&host, &chain);
     let service = service_fn(move |request| {
         let (host, user) = (host.clone(), user.clone());
         async move {
-            let answer = panics::contain("kubelet request", answer(&host, user, request)).await;
+            let answer = answer(&host, user, request, connection);
+            let answer = panics::contain("kubelet request", answer).await;
             let failed = |_| text(StatusCode::INTERNAL_SERVER_ERROR, "the request caused a panic");
             Ok::<_, Infallible>(answer.unwrap_or_else(failed))
         }
@@ -127,7 +128,12 @@ async fn serve(host: Arc<Host>, acceptor: TlsAcceptor, stream: TcpStream) {
     }
 }
 
-async fn answer(host: &Arc<Host>, user: Option<auth::User>, request: Request<Incoming>) -> Answer {
+async fn answer(
+    host: &Arc<Host>,
+    user: Option<auth::User>,
+    request: Request<Incoming>,
+    connection: &Connection,
+) -> Answer {
     let path = request.uri().path().to_owned();
     let user = match user {
         Some(user) => Some(user),
@@ -136,6 +142,9 @@ async fn answer(host: &Arc<Host>, user: Option<auth::User>, request: Request<Inc
     let Some(user) = user else { return text(StatusCode::UNAUTHORIZED, "Unauthorized") };
     if let Err(why) = auth::allowed(host, &user, request.method(), &path).await {
         return text(StatusCode::FORBIDDEN, &why);
+    }
+    if !connection.trust() {
+        return text(StatusCode::SERVICE_UNAVAILABLE, "too many connections");
     }
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     match parts.as_slice() {

@@ -91,12 +91,14 @@ impl Writer {
         let of = |one: &usage::Container| one.layer_bytes + one.log_bytes + one.message_bytes;
         let mut sum = pod.containers.iter().map(of).sum::<u64>();
         sum += usage::shared_files(&self.host.config, &pod.uid);
-        sum += written.iter().map(|(_, bytes)| bytes.unsigned_abs()).sum::<u64>();
+        sum += written.iter().map(|volume| volume.bytes.unsigned_abs()).sum::<u64>();
         out["ephemeral-storage"] = self.disk(&self.host.config.root);
         out["ephemeral-storage"]["usedBytes"] = sum.into();
-        let volumes = written.into_iter().map(|(name, bytes)| {
+        let volumes = written.into_iter().map(|volume| {
             let mut entry = self.disk(&self.host.config.root);
-            (entry["name"], entry["usedBytes"]) = (name.as_str().into(), bytes.into());
+            (entry["name"], entry["usedBytes"]) =
+                (volume.name.as_str().into(), volume.bytes.into());
+            entry["inodesUsed"] = volume.inodes.into();
             entry
         });
         let volumes: Value = volumes.collect();

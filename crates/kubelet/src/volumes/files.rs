@@ -1,8 +1,8 @@
 //! The files of volumes that the kubelet writes: config maps, secrets, tokens, certificates, fields of the pod.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use api::core::{
@@ -23,23 +23,76 @@ use crate::{
 /// and most of these files are in the node's memory.
 const MOST_BYTES: usize = 128 << 20;
 
-/// What the files of a pod may still take, while its volumes are put in place.
-pub(super) struct Budget {
+/// What the files of all pods take. They are the node's own memory: no limit of a pod's group counts for them.
+#[derive(Debug)]
+pub(crate) struct PodFiles {
     /// Bytes.
-    left: AtomicUsize,
+    most: usize,
+    /// By uid.
+    by_pod: Mutex<HashMap<String, usize>>,
+}
+
+/// What the files of one pod take, while its volumes are put in place.
+pub(super) struct Budget<'a> {
+    files: &'a PodFiles,
+    uid: &'a str,
+    /// Bytes so far.
+    spent: Mutex<usize>,
     /// The object that was read last, by kind and name: many sources of a volume may name the same one.
     last: Mutex<Option<(&'static str, String, Arc<Data>)>>,
 }
 
-impl Budget {
-    pub(super) fn new() -> Self {
-        Self { left: AtomicUsize::new(MOST_BYTES), last: Mutex::default() }
+impl PodFiles {
+    /// A tenth of the machine's memory, but at least what two pods may have.
+    pub(crate) fn new(memory: i64) -> Self {
+        let most = usize::try_from(memory / 10).unwrap_or_default().max(2 * MOST_BYTES);
+        Self { most, by_pod: Mutex::default() }
     }
 
+    /// Begins to count the files of a pod. Those of pods that are no longer there do not count.
+    pub(super) fn budget<'a>(
+        &'a self,
+        uid: &'a str,
+        is_there: impl Fn(&str) -> bool,
+    ) -> Budget<'a> {
+        self.lock().retain(|uid, _| is_there(uid));
+        Budget { files: self, uid, spent: Mutex::default(), last: Mutex::default() }
+    }
+
+    /// Takes note that a pod's files are at least so large.
+    fn grow(&self, uid: &str, bytes: usize) -> Result<(), String> {
+        let mut by_pod = self.lock();
+        let known = by_pod.get(uid).copied().unwrap_or_default();
+        let sum = by_pod.values().fold(0, |sum: usize, one| sum.saturating_add(*one));
+        if bytes > known && (sum - known).saturating_add(bytes) > self.most {
+            let most = self.most;
+            return Err(format!("the files of all pods of the node are larger than {most} bytes"));
+        }
+        by_pod.insert(uid.to_owned(), known.max(bytes));
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+        self.by_pod.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Budget<'_> {
     fn spend(&self, bytes: usize) -> Result<(), String> {
-        let order = Ordering::Relaxed;
-        let spent = self.left.fetch_update(order, order, |left| left.checked_sub(bytes));
-        spent.map(drop).map_err(|_| format!("the pod's files are larger than {MOST_BYTES} bytes"))
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = spent.saturating_add(bytes);
+        if now > MOST_BYTES {
+            return Err(format!("the pod's files are larger than {MOST_BYTES} bytes"));
+        }
+        self.files.grow(self.uid, now)?;
+        *spent = now;
+        Ok(())
+    }
+
+    /// All files are in place: what there were more before no longer counts.
+    pub(super) fn finish(&self) {
+        let spent = *self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        self.files.lock().insert(self.uid.to_owned(), spent);
     }
 
     /// The object if it is the one that was read last.
@@ -69,7 +122,7 @@ pub(super) struct Reader<'a> {
     pub(super) host: &'a Host,
     pub(super) pod: &'a Pod,
     pub(super) volume: &'a str,
-    pub(super) budget: &'a Budget,
+    pub(super) budget: &'a Budget<'a>,
 }
 
 impl Reader<'_> {
@@ -220,7 +273,7 @@ pub(super) fn select(
     data: Option<&Data>,
     (kind, name): (&str, &str),
     part: &Part<'_>,
-    budget: &Budget,
+    budget: &Budget<'_>,
 ) -> Result<Files, String> {
     let optional = part.optional == Some(true);
     let Some(data) = data else {

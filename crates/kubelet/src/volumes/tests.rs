@@ -69,7 +69,8 @@ fn a_secret_file_belongs_to_the_user_that_all_containers_run_as() {
 /// The same large object, named again and again.
 #[test]
 fn the_files_of_a_pod_are_bounded() {
-    let budget = Budget::new();
+    let files = PodFiles::new(0);
+    let budget = files.budget("u", |_| true);
     let data = budget.remember("secret", "s", Data::from([("k".into(), vec![7; 1 << 20])]));
     assert!(budget.known("configmap", "s").is_none() && budget.known("secret", "t").is_none());
     let text = "items: [{key: k, path: a}, {key: k, path: b}]";
@@ -85,4 +86,23 @@ fn the_files_of_a_pod_are_bounded() {
     let (round, error) = refused.expect("there is a limit");
     assert_eq!(round, 64);
     assert!(error.contains("larger than 134217728 bytes"), "{error}");
+}
+
+/// As many pods as the node takes, each with as much as it may have.
+#[test]
+fn the_files_of_all_pods_are_bounded() {
+    let files = PodFiles::new(0);
+    let data = Data::from([("k".into(), vec![7; 100 << 20])]);
+    let source = api::core::SecretVolumeSource::from(from_yaml("{}").expect("a source"));
+    let part = Part { items: source.items(), mode: 0o644, user: None, optional: None };
+    let place = |uid: &str, there: &[&str]| {
+        let budget = files.budget(uid, |uid| there.contains(&uid));
+        select(Some(&data), ("secret", "s"), &part, &budget).map(|_| budget.finish())
+    };
+    place("a", &["a"]).unwrap();
+    place("b", &["a", "b"]).unwrap();
+    place("a", &["a", "b"]).expect("again and again, as its volumes are looked at");
+    let refused = place("c", &["a", "b", "c"]).unwrap_err();
+    assert!(refused.contains("of all pods of the node"), "{refused}");
+    place("c", &["b", "c"]).expect("one has gone");
 }

@@ -5,6 +5,7 @@
 //! on the machine. `TIPHYS_LONG=1` attacks for minutes instead of seconds, with more pods.
 
 #[path = "../security/image.rs"]
+#[allow(dead_code, reason = "shared with the attacks, which use more of it")]
 mod image;
 #[path = "../cluster/world.rs"]
 #[allow(dead_code, reason = "shared with the tests of clusters, which use more of it")]

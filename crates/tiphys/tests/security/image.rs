@@ -15,9 +15,23 @@ pub(crate) fn import(world: &World) {
     world.tiphys(&["image", "import", archive.to_str().expect("text")]);
 }
 
+/// The same under another name and with a configuration of its own, as JSON.
+pub(crate) fn import_as(world: &World, name: &str, config: &str) {
+    let archive = world.path().join("layout.tar");
+    write_with(world, name, &archive, config);
+    world.tiphys(&["image", "import", archive.to_str().expect("text")]);
+}
+
 /// Packs busybox into an image of that name, as an archive.
 pub(crate) fn write(world: &World, name: &str, archive: &Path) {
+    write_with(world, name, archive, "{}");
+}
+
+fn write_with(world: &World, name: &str, archive: &Path, config: &str) {
     let (layout, root) = (world.path().join("layout"), world.path().join("root"));
+    for left in [&layout, &root].into_iter().filter(|left| left.exists()) {
+        fs::remove_dir_all(left).expect("ours, of an image before");
+    }
     fs::create_dir_all(layout.join("blobs/sha256")).expect("a folder");
     for (folder, mode) in [("bin", 0o755), ("tmp", 0o777)] {
         fs::create_dir_all(root.join(folder)).expect("a folder");
@@ -35,7 +49,7 @@ pub(crate) fn write(world: &World, name: &str, archive: &Path) {
     let text = |content: String| blob(Path::new(&world.file("part", &content)));
     let (layer, layer_size) = blob(Path::new(&packed(&root)));
     let (config, config_size) = text(format!(
-        r#"{{"architecture":"amd64","os":"linux","config":{{}},"rootfs":{{"type":"layers","diff_ids":["{layer}"]}}}}"#
+        r#"{{"architecture":"amd64","os":"linux","config":{config},"rootfs":{{"type":"layers","diff_ids":["{layer}"]}}}}"#
     ));
     let kind = "application/vnd.oci.image";
     let (manifest, size) = text(format!(

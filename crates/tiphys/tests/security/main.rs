@@ -8,6 +8,7 @@ mod environment;
 mod image;
 mod listeners;
 mod restarts;
+mod shares;
 mod volumes;
 #[path = "../cluster/world.rs"]
 #[allow(dead_code, reason = "shared with the tests of clusters, which use more of it")]
