@@ -311,7 +311,7 @@ pub struct Config {
     /// Parts that the cluster lacks, by name: objects that need one are taken with a warning.
     /// Unknown to a server that runs alone.
     pub lacking: Vec<&'static str>,
-    /// Names and addresses in this server's own certificate, besides those that it always has.
+    /// Names and addresses in this server's own certificate, in addition to those that it always has.
     pub further_names: Vec<String>,
     /// The ports of the scheduler and the controller manager on this machine, for
     /// componentstatuses; none: upstream's.

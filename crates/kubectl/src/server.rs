@@ -4,7 +4,7 @@ use std::{cell::RefCell, collections::HashSet};
 
 use bytes::Bytes;
 use client::{Client, Config, Error, Response, WebSocket};
-use container::streaming::spdy::{self, Connection};
+use httpstream::spdy::{self, Connection};
 use hyper::{
     HeaderMap, Method,
     header::{ACCEPT, CONTENT_TYPE, HeaderValue},

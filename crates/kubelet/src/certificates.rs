@@ -1,5 +1,5 @@
 //! Certificates of pods: a key is made here, a signer of the cluster certifies it, and both
-//! become files. The next is asked for before one ends; until it comes the last one stays.
+//! become files. A certificate is renewed before it expires and stays in use until its successor is issued.
 
 use std::{
     collections::HashMap,
@@ -36,9 +36,9 @@ pub(crate) struct Slot {
     pub(crate) source: usize,
 }
 
-/// Who asks, and for what.
+/// What to request a certificate for: the pod, the projection and the node.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wish<'a> {
+pub(crate) struct CertificateRequest<'a> {
     pub(crate) pod: &'a Pod,
     pub(crate) source: &'a PodCertificateProjection,
     /// The node's name and number.
@@ -51,7 +51,7 @@ pub(crate) struct Certificates(Mutex<HashMap<Slot, State>>);
 #[derive(Clone, Default)]
 struct State {
     issued: Option<Credentials>,
-    asked: Option<Asked>,
+    pending: Option<PendingRequest>,
     /// Why there will be none.
     refused: Option<String>,
 }
@@ -64,7 +64,7 @@ impl std::fmt::Debug for State {
 
 /// A request under way, and the key that it is for.
 #[derive(Clone)]
-struct Asked {
+struct PendingRequest {
     request: Key,
     key: String,
 }
@@ -84,26 +84,26 @@ impl Certificates {
         &self,
         client: &Client,
         slot: &Slot,
-        wish: &Wish<'_>,
+        request: &CertificateRequest<'_>,
         now: i64,
     ) -> Result<Credentials, String> {
         let mut state = self.all().get(slot).cloned().unwrap_or_default();
         if let Some(why) = state.refused {
             return Err(why);
         }
-        let asked = match (state.asked, &state.issued) {
-            (Some(asked), _) => asked,
+        let pending = match (state.pending, &state.issued) {
+            (Some(pending), _) => pending,
             (None, Some(issued)) if now < issued.refresh_at => return Ok(issued.clone()),
-            (None, _) => wish.ask(client).await?,
+            (None, _) => request.submit(client).await?,
         };
-        state.asked = Some(asked.clone());
+        state.pending = Some(pending.clone());
         self.all().insert(slot.clone(), state.clone());
         let patience = if state.issued.is_some() { Duration::ZERO } else { PATIENCE };
-        let name = asked.request.name.clone();
-        match answer(client, &asked.request, wish.node.0, patience).await? {
+        let name = pending.request.name.clone();
+        match answer(client, &pending.request, request.node.0, patience).await? {
             Answer::Pending => {}
             Answer::Gone => {
-                state.asked = None;
+                state.pending = None;
                 self.all().insert(slot.clone(), state);
                 return Err(format!(
                     "PodCertificateRequest \"{name}\" appears to have been deleted"
@@ -113,7 +113,7 @@ impl Certificates {
             Answer::Issued { chain, refresh_at } => {
                 let chain = pki::plain_certificates(chain.as_bytes()).map_err(said)?;
                 let refresh_at = refresh_at + spread(&slot.pod);
-                let issued = Some(Credentials { key: asked.key, chain, refresh_at });
+                let issued = Some(Credentials { key: pending.key, chain, refresh_at });
                 state = State { issued, ..State::default() };
             }
         }
@@ -134,8 +134,8 @@ impl Certificates {
     }
 }
 
-impl Wish<'_> {
-    async fn ask(&self, client: &Client) -> Result<Asked, String> {
+impl CertificateRequest<'_> {
+    async fn submit(&self, client: &Client) -> Result<PendingRequest, String> {
         let (meta, spec) = (self.pod.metadata(), self.pod.spec());
         let account = Key::new(meta.namespace(), spec.service_account_name());
         let account = Api::<ServiceAccount>::new(client).get(&account).await.map_err(said)?;
@@ -166,7 +166,7 @@ impl Wish<'_> {
         let request = PodCertificateRequest::new().with_metadata(named).with_spec(wanted);
         let request =
             Api::<PodCertificateRequest>::new(client).create(request).await.map_err(said)?;
-        Ok(Asked { request: Key::of(request.metadata()), key: key.to_pem() })
+        Ok(PendingRequest { request: Key::of(request.metadata()), key: key.to_pem() })
     }
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn start(host: &Arc<Host>) {
             let done = panics::contain("image gc", collect(&host)).await;
             if let Err(why) = done.unwrap_or_else(|why| Err(why.to_string())) {
                 warn!(why, "images cannot be removed");
-                host.tell_node(Severity::Warning, "ImageGCFailed", why);
+                host.record_node_event(Severity::Warning, "ImageGCFailed", why);
             }
             sleep(LOOK).await;
         }

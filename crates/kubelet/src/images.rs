@@ -26,8 +26,8 @@ pub(crate) async fn ensure(
     sandbox: &PodSandboxConfig,
 ) -> Result<Image, Refusal> {
     let Wanted { container, image: name, policy } = wanted;
-    let tell = |severity, reason: &str, message: String| {
-        host.tell(pod, container, severity, reason, message);
+    let record = |severity, reason: &str, message: String| {
+        host.record_event(pod, container, severity, reason, message);
     };
     let present = host.runtime.image(name).await.map_err(|error| {
         (
@@ -39,19 +39,19 @@ pub(crate) async fn ensure(
         ("Never", None) => {
             let message =
                 format!("Container image \"{name}\" is not present with pull policy of Never");
-            tell(Severity::Warning, "ErrImageNeverPull", message.clone());
+            record(Severity::Warning, "ErrImageNeverPull", message.clone());
             return Err(("ErrImageNeverPull".into(), message));
         }
         ("Never" | "IfNotPresent" | "", Some(image)) => {
             let message = format!(
                 "Container image \"{name}\" already present on machine and can be accessed by the pod"
             );
-            tell(Severity::Normal, "Pulled", message);
+            record(Severity::Normal, "Pulled", message);
             return Ok(image);
         }
         _ => {}
     }
-    tell(Severity::Normal, "Pulling", format!("Pulling image \"{name}\""));
+    record(Severity::Normal, "Pulling", format!("Pulling image \"{name}\""));
     let began = tokio::time::Instant::now();
     let auths = auths(host, pod, name).await;
     let mut last = None;
@@ -67,12 +67,12 @@ pub(crate) async fn ensure(
     }
     if let Some(error) = last {
         let message = format!("failed to pull image \"{name}\": {}", error.message());
-        tell(
+        record(
             Severity::Warning,
             "Failed",
             format!("Failed to pull image \"{name}\": {}", error.message()),
         );
-        tell(Severity::Warning, "Failed", "Error: ErrImagePull".into());
+        record(Severity::Warning, "Failed", "Error: ErrImagePull".into());
         return Err(("ErrImagePull".into(), message));
     }
     let pulled = host.runtime.image(name).await.ok().flatten().ok_or_else(|| {
@@ -83,7 +83,7 @@ pub(crate) async fn ensure(
         "Successfully pulled image \"{name}\" in {took} ({took} including waiting). Image size: {} bytes.",
         pulled.size
     );
-    tell(Severity::Normal, "Pulled", message);
+    record(Severity::Normal, "Pulled", message);
     Ok(pulled)
 }
 
@@ -98,7 +98,13 @@ async fn auths(host: &Host, pod: &Pod, image: &str) -> Vec<AuthConfig> {
                     "Unable to retrieve some image pull secrets ({}); attempting to pull the image may not succeed.",
                     secret.name()
                 );
-                host.tell(pod, "", Severity::Warning, "FailedToRetrieveImagePullSecret", message);
+                host.record_event(
+                    pod,
+                    "",
+                    Severity::Warning,
+                    "FailedToRetrieveImagePullSecret",
+                    message,
+                );
             }
             Err(error) => tracing::warn!(%error, "a pull secret cannot be read"),
         }

@@ -320,8 +320,8 @@ impl Host {
         asked.await.unwrap_or(&self.config.root).clone()
     }
 
-    /// Tells an event about the node.
-    pub(crate) fn tell_node(&self, severity: Severity, reason: &str, message: String) {
+    /// Records an event about the node.
+    pub(crate) fn record_node_event(&self, severity: Severity, reason: &str, message: String) {
         tracing::debug!(reason, message);
         if let Some(recorder) = &self.recorder {
             let node = node::as_registered(&self.config);
@@ -370,9 +370,9 @@ impl Host {
         }
     }
 
-    /// Tells an event about a pod, or about one of its containers.
+    /// Records an event about a pod or one of its containers.
     #[expect(clippy::too_many_arguments, reason = "an event is these five")]
-    pub(crate) fn tell(
+    pub(crate) fn record_event(
         &self,
         pod: &Pod,
         container: &str,

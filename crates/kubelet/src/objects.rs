@@ -14,7 +14,7 @@ use api::{
 use client::{Api, Client, Error, Selection};
 use object::{Bytes, Key, Lens, Time, Value, selector::Selector};
 
-use crate::certificates::{Certificates, Credentials, Slot, Wish};
+use crate::certificates::{CertificateRequest, Certificates, Credentials, Slot};
 
 pub(crate) type Data = BTreeMap<String, Vec<u8>>;
 
@@ -119,10 +119,10 @@ impl Objects {
     pub(crate) async fn certificate(
         &self,
         slot: &Slot,
-        wish: &Wish<'_>,
+        request: &CertificateRequest<'_>,
         now: i64,
     ) -> Result<Credentials, String> {
-        self.certificates.get(self.client()?, slot, wish, now).await
+        self.certificates.get(self.client()?, slot, request, now).await
     }
 
     /// Certificates of authorities: of one bundle, or of all that a signer has with these labels.

@@ -55,8 +55,8 @@ fn end_unwanted(host: &Arc<Host>) {
         Some(pods) => pods.all().iter().any(|pod| pod.metadata().uid() == uid),
         None => false,
     };
-    for wish in host.pods.all().iter().filter(|wish| !wish.is_static) {
-        let uid = wish.pod.metadata().uid();
+    for desired in host.pods.all().iter().filter(|desired| !desired.is_static) {
+        let uid = desired.pod.metadata().uid();
         if !wanted(uid) {
             info!(uid, "a pod has gone while the kubelet was away");
             host.pods.unwant(host, uid);

@@ -31,7 +31,7 @@ pub(crate) fn grant(pod: &Pod, place: &Place<'_>) -> Result<(), Pending> {
 }
 
 /// What events say of it: the pod's amounts as JSON.
-pub(crate) fn told(pod: &Pod, what: &str, error: Option<&str>) -> String {
+pub(crate) fn event_message(pod: &Pod, what: &str, error: Option<&str>) -> String {
     let mut summary = Value::object();
     for (name, list) in
         [("initContainers", pod.spec().init_containers()), ("containers", pod.spec().containers())]

@@ -10,9 +10,9 @@ use crate::{Judge, NodeInfo, PLUGINS, PodInfo, Snapshot, Unfit};
 const FEWEST: usize = 100;
 
 /// The reasons of so many nodes are kept one by one.
-const TOLD_NODES: usize = 32;
+const MAX_REASON_NODES: usize = 32;
 /// And so many bytes of them.
-const TOLD_BYTES: usize = 2 << 10;
+const MAX_REASONS_BYTES: usize = 2 << 10;
 
 /// No node will do.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,7 +24,7 @@ pub struct Unschedulable {
     pub reasons: BTreeMap<Text, usize>,
     /// Nodes where it might help if others went.
     pub resolvable: Vec<Text>,
-    /// Nodes with the reasons of each, the first [`TOLD_NODES`] of them.
+    /// Nodes with the reasons of each, the first [`MAX_REASON_NODES`] of them.
     pub by_node: Vec<(Text, Vec<Text>)>,
 }
 
@@ -48,18 +48,18 @@ impl Unschedulable {
         if let Some(why) = &self.everywhere {
             return format!("every node: {why}");
         }
-        let (mut text, mut told) = (String::new(), 0);
+        let (mut text, mut listed) = (String::new(), 0);
         for (node, reasons) in &self.by_node {
             let reasons: Vec<&str> = reasons.iter().map(|reason| &**reason).collect();
             let verdict = format!("{node}: {}", reasons.join(", "));
-            if text.len() + verdict.len() > TOLD_BYTES {
+            if text.len() + verdict.len() > MAX_REASONS_BYTES {
                 break;
             }
             text += if text.is_empty() { "" } else { "; " };
             text += &verdict;
-            told += 1;
+            listed += 1;
         }
-        match self.nodes.saturating_sub(told) {
+        match self.nodes.saturating_sub(listed) {
             0 => text,
             more if text.is_empty() => format!("{more} nodes"),
             more => format!("{text}; {more} more"),
@@ -154,7 +154,7 @@ fn why(asked: &[Asked<'_>], all: &Snapshot) -> Unschedulable {
         for reason in &reasons {
             found.count(reason, 1);
         }
-        if found.by_node.len() < TOLD_NODES {
+        if found.by_node.len() < MAX_REASON_NODES {
             let reasons = reasons.iter().map(|reason| Text::from(&**reason)).collect();
             found.by_node.push((node.name().into(), reasons));
         }
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn each_reason_is_told_of_the_first_that_refuses() {
+    fn each_node_is_counted_for_the_first_filter_that_rejects_it() {
         let mut tainted = node("a", "2");
         let taint = Taint::new().with_key("k").with_effect("NoSchedule");
         tainted.spec_mut().set_taints([taint]);
@@ -233,12 +233,12 @@ mod tests {
     }
 
     #[test]
-    fn the_reasons_of_many_nodes_are_told_in_part() {
+    fn the_reasons_of_many_nodes_are_cut_off() {
         let long = "n".repeat(200);
         let nodes: Vec<_> = (0..60).map(|at| node(&format!("{long}{at:02}"), "1")).collect();
         let found = schedule(&PodInfo::new(&pod("2")), &snapshot(&nodes), 0, 0).unwrap_err();
         let text = found.by_node();
-        assert!(text.len() < TOLD_BYTES + 100, "{}", text.len());
+        assert!(text.len() < MAX_REASONS_BYTES + 100, "{}", text.len());
         assert!(text.ends_with("; 51 more"), "{text}");
         let none = Unschedulable { nodes: 2, everywhere: Some("no claim".into()), ..found };
         assert_eq!(none.by_node(), "every node: no claim");

@@ -1,4 +1,4 @@
-//! What follows where no node will do: others may have to go, and people are told why.
+//! Handles a pod that fits no node: records the reasons and preempts other pods.
 
 use api::core::{Pod, PodCondition};
 use client::{Error, Patch};
@@ -20,14 +20,15 @@ impl Scheduler {
         let nominated = room.as_ref().map_or("", |sacrifice| &sacrifice.node);
         self.events.warning(pod, "FailedScheduling", message.clone());
         let by_node = none.by_node();
-        let told = self.state().waiting.told(pod.metadata().uid());
-        match self.say_why(pod, &message, nominated, (&by_node, told)).await {
-            Ok(()) => self.state().waiting.tell(pod.metadata().uid(), digest(&by_node)),
+        let recorded = self.state().waiting.recorded_reasons(pod.metadata().uid());
+        match self.patch_unschedulable_status(pod, &message, nominated, (&by_node, recorded)).await
+        {
+            Ok(()) => self.state().waiting.record_reasons(pod.metadata().uid(), digest(&by_node)),
             Err(error) => {
-                debug!(pod = %Key::of(pod.metadata()), %error, "cannot say why it is not scheduled");
+                debug!(pod = %Key::of(pod.metadata()), %error, "cannot update the status of an unschedulable pod");
             }
         }
-        // Not before it is said: the pod is to be tried with its new status.
+        // Only after the status is written: the next attempt reads it.
         self.state().waiting.failed(&pod.metadata().uid().into(), true, Instant::now());
         if let Ok(sacrifice) = &room {
             for victim in &sacrifice.victims {
@@ -58,14 +59,14 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Notes in the status that no node will do now, and where there will be room. The reasons of each node are the
-    /// cause of that write, which `tiphys why` shows; `told` is the digest of those that are known already.
-    async fn say_why(
+    /// Sets the condition PodScheduled=False and nominatedNodeName. The reasons of each node are attached to the write
+    /// as its cause, which `tiphys why` shows; `recorded` is the digest of those that were attached last.
+    async fn patch_unschedulable_status(
         &self,
         pod: &Pod,
         message: &str,
         node: &str,
-        (by_node, told): (&str, Option<u64>),
+        (by_node, recorded): (&str, Option<u64>),
     ) -> Result<(), Error> {
         let old = pod.status().condition("PodScheduled");
         let is = |old: &PodCondition| {
@@ -73,13 +74,13 @@ impl Scheduler {
         };
         let nominated = pod.status().nominated_node_name();
         let same = old.is_some_and(is) && nominated == node;
-        if same && told == Some(digest(by_node)) {
+        if same && recorded == Some(digest(by_node)) {
             return Ok(());
         }
         let mut condition = condition("PodScheduled", "False", "Unschedulable", message)
             .with_observed_generation(pod.metadata().generation());
         if same {
-            // Other nodes have these reasons now. Without any change there would be no write to note it with.
+            // The message is the same but other nodes have these reasons now. Only a changed status is written.
             condition.set_last_probe_time(Time::text(SystemClock.now()));
         }
         if let Some(old) = old.filter(|old| old.status() == "False") {
@@ -97,7 +98,7 @@ impl Scheduler {
     }
 }
 
-/// Tells whether the reasons of nodes have changed.
+/// A hash of the reasons of all nodes, to see whether they have changed.
 fn digest(by_node: &str) -> u64 {
     use std::hash::{DefaultHasher, Hash as _, Hasher as _};
     let mut hasher = DefaultHasher::new();
@@ -105,7 +106,7 @@ fn digest(by_node: &str) -> u64 {
     hasher.finish()
 }
 
-/// What is said of a pod that finds no node.
+/// Message of the condition and the event of an unschedulable pod.
 fn message(none: &Unschedulable, room: &Result<Sacrifice, String>) -> String {
     if none.nodes == 0 {
         return none.to_string();
@@ -129,7 +130,7 @@ fn condition(name: &str, status: &str, reason: &str, message: &str) -> PodCondit
         .with_message(message)
 }
 
-/// Sets one condition of this very pod.
+/// Sets one condition of the pod with this uid.
 fn status_patch(pod: &Pod, condition: PodCondition) -> Patch {
     let mut body = Value::object();
     body["metadata"]["uid"] = Text::from(pod.metadata().uid()).into();
@@ -138,7 +139,7 @@ fn status_patch(pod: &Pod, condition: PodCondition) -> Patch {
 }
 
 #[test]
-fn people_read_what_upstream_says() {
+fn messages_equal_those_of_upstream() {
     let mut none = Unschedulable { nodes: 3, ..Unschedulable::default() };
     none.count("Insufficient cpu", 1);
     none.count("node(s) had untolerated taint(s)", 2);

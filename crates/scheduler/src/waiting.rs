@@ -29,7 +29,7 @@ struct Entry {
     failures: u32,
     place: Place,
     /// A digest of the reasons that its status was last written with.
-    told: Option<u64>,
+    recorded_reasons: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,7 +66,7 @@ impl Waiting {
                     since: self.clock,
                     failures: 0,
                     place: Place::Tried(0),
-                    told: None,
+                    recorded_reasons: None,
                 };
                 self.pods.insert(uid.clone(), entry);
                 self.put(uid, Place::Ready);
@@ -79,14 +79,14 @@ impl Waiting {
         self.pods.remove(uid);
     }
 
-    /// A digest of why the pod was last refused.
-    pub(crate) fn told(&self, uid: &str) -> Option<u64> {
-        self.pods.get(uid)?.told
+    /// The digest of the reasons that the status of the pod was last written with.
+    pub(crate) fn recorded_reasons(&self, uid: &str) -> Option<u64> {
+        self.pods.get(uid)?.recorded_reasons
     }
 
-    pub(crate) fn tell(&mut self, uid: &str, digest: u64) {
+    pub(crate) fn record_reasons(&mut self, uid: &str, digest: u64) {
         if let Some(entry) = self.pods.get_mut(uid) {
-            entry.told = Some(digest);
+            entry.recorded_reasons = Some(digest);
         }
     }
 

@@ -82,7 +82,7 @@ pub use self::{
     metrics::{AllowedLabels, Counter, Gauge, Histogram, Name, Report, Timing, report_process},
     negotiate::takes,
     options::meant,
-    outward::{Lines, Remote},
+    outward::{Lines, Remote, server_response},
     plain::architecture,
     query::{Query, unescaped},
     registry::{

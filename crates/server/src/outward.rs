@@ -17,8 +17,8 @@ use http_body_util::Full;
 use object::{Value, to_json};
 use tokio::time::{Instant, timeout};
 
-pub use self::lines::Lines;
 use self::tally::Asked;
+pub use self::{answer::server_response, lines::Lines};
 use crate::{VERSION, plain::architecture, trace};
 
 /// Somebody to ask.

@@ -160,12 +160,12 @@ fn bounded(warnings: &[String]) -> Vec<&str> {
         return warnings.iter().map(String::as_str).collect();
     }
     let cut = |text: &'_ String| text.char_indices().nth(EACH).map_or(text.len(), |(at, _)| at);
-    let mut told = 0;
+    let mut total = 0;
     let short = warnings.iter().map(|warning| warning.get(..cut(warning)).unwrap_or_default());
     short
         .take_while(|text| {
-            let fits = told < TOTAL;
-            told += length(text);
+            let fits = total < TOTAL;
+            total += length(text);
             fits
         })
         .collect()

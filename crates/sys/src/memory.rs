@@ -1,20 +1,20 @@
-//! Memory that the allocator holds for later, and that nobody uses.
+//! Free memory that the allocator keeps instead of returning it to the kernel.
 
 use std::{io, mem::MaybeUninit, time::Duration};
 
-/// How many bytes are free inside of the allocator; 0 where it does not tell.
+/// How many bytes are free inside the allocator; 0 where it has no statistics.
 pub fn free() -> usize {
     #[cfg(target_env = "gnu")]
     {
-        // SAFETY: takes nothing, and gives numbers.
-        let told = unsafe { libc::mallinfo2() };
-        told.fordblks
+        // SAFETY: the function has no arguments and returns a plain struct.
+        let statistics = unsafe { libc::mallinfo2() };
+        statistics.fordblks
     }
     #[cfg(not(target_env = "gnu"))]
     0
 }
 
-/// Gives whole free pages back to the kernel, wherever they are. Whoever allocates waits meanwhile.
+/// Returns free pages to the kernel, also from the middle of the heap. Allocations of other threads wait meanwhile.
 pub fn give_back() {
     #[cfg(target_env = "gnu")]
     {

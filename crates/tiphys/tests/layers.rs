@@ -17,7 +17,7 @@ const LAYERS: &[&[&str]] = &[
     &["jsonpath"],
     &["schema"],
     &["api", "cel"],
-    &["store", "client", "pki", "sys"],
+    &["store", "client", "httpstream", "pki", "sys"],
     &["server", "runtime", "container", "network", "volume"],
     COMPONENTS,
     &["tiphys", "testkit"],

@@ -1,4 +1,4 @@
-//! Who answers: each server behind this one is asked what it serves, now and then and when an
+//! Availability of aggregated servers: the discovery document of each is fetched every few seconds and when an
 //! APIService has changed.
 
 use std::{future::pending, sync::Arc, time::Duration};
@@ -14,16 +14,16 @@ use super::{Aggregation, Described, GROUP, Known, described, local};
 use crate::condition::Condition;
 
 const AGAIN: Duration = Duration::from_secs(5);
-/// Several changes at once are one.
+/// Waits for further changes, which are handled together.
 const SOON: Duration = Duration::from_millis(100);
 const WITHIN: Duration = Duration::from_secs(5);
-/// So many are asked at the same time.
+/// How many servers are checked at the same time.
 const TOGETHER: usize = 32;
 
-/// Why a service is available or not: status, reason, message.
+/// The Available condition of a service: status, reason, message.
 type Verdict = (&'static str, &'static str, String);
 
-/// Keeps the conditions of all APIServices true.
+/// Keeps the Available condition of all APIServices up to date.
 pub(crate) async fn run(aggregation: Arc<Aggregation>) {
     let mut changes = None;
     loop {
@@ -41,7 +41,7 @@ pub(crate) async fn run(aggregation: Arc<Aggregation>) {
     }
 }
 
-/// Asks all of them at once: one that does not answer holds up no other.
+/// Checks all of them concurrently: one that does not answer delays no other.
 async fn check_all(aggregation: &Aggregation, services: Vec<APIService>) {
     let checks = services.into_iter().map(|service| async move {
         let checked = async {
@@ -55,7 +55,7 @@ async fn check_all(aggregation: &Aggregation, services: Vec<APIService>) {
     stream::iter(checks).buffer_unordered(TOGETHER).collect::<()>().await;
 }
 
-/// Until an APIService has changed, or a while has passed.
+/// Returns when an APIService has changed, or after [`AGAIN`].
 async fn rest(changes: &mut Option<Watch>) {
     let change = async {
         match changes {

@@ -1,16 +1,16 @@
-//! What another server says it serves, as far as it makes sense. Clients read it beside what this
-//! server serves: what is odd or too much of it must not keep them from that.
+//! Sanitizes the discovery document of an aggregated server. It is merged with our own, which must stay usable
+//! whatever the other server sends.
 
 use std::collections::HashSet;
 
 use object::Value;
 
-/// More resources of one version are not believed.
+/// Maximum number of resources in one version; further ones are left out.
 const MOST: usize = 2_000;
-/// A longer name or word is none.
+/// Names and words that are longer are left out.
 const LONGEST: usize = 253;
 
-/// The `APIResourceList` of a version, with nothing in it but what belongs there.
+/// The `APIResourceList` of a version with known and valid fields only.
 pub(super) fn resources(said: &Value, group: &str, version: &str) -> Value {
     let mut list = Value::object();
     list["kind"] = "APIResourceList".into();
@@ -44,13 +44,13 @@ fn resource(said: &Value) -> Option<Value> {
     Some(entry)
 }
 
-/// A text without anything that a terminal would obey.
+/// A text without control characters, which a terminal would interpret.
 fn word(value: &Value) -> Option<&str> {
     let text = value.as_str().filter(|text| text.len() <= LONGEST)?;
     (!text.chars().any(char::is_control)).then_some(text)
 }
 
-/// `things`, or a part of them: `things/status`.
+/// A resource such as `things`, or a subresource such as `things/status`.
 fn is_resource(name: &str) -> bool {
     let label = |part: &str| {
         !part.is_empty()

@@ -19,7 +19,7 @@ use server::{
 use tokio::time::timeout;
 
 use super::{
-    connect,
+    connect, kubelet_error,
     links::{self, Way},
     targets::{Target, endpoint, escaped},
 };
@@ -305,7 +305,10 @@ impl Handle for OfPod {
             };
             let node = node.to_owned();
             let socket = if self.verb == "log" { Socket::take(&mut request)? } else { None };
-            let reply = self.kubelets.stream(server, request, &node, &path).await?;
+            let mut reply = self.kubelets.stream(server, request, &node, &path).await?;
+            if self.verb == "log" {
+                reply = kubelet_error::check(reply, &name).await?;
+            }
             match socket {
                 Some(socket) => socket.pieces(server, reply),
                 None => Ok(reply),

@@ -9,6 +9,7 @@ mod debug;
 mod eviction;
 mod issuer;
 mod kubelet;
+mod kubelet_error;
 mod links;
 mod logs;
 mod review;

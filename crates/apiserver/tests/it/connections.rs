@@ -15,7 +15,12 @@ use http::{HeaderMap, Method};
 use object::{Key, SystemClock, from_json};
 use testkit::Cluster;
 
-use crate::{backend::Backend, default_account, of, pod, tree};
+use crate::{
+    backend::Backend,
+    default_account,
+    hostile_backend::{Answer, Hostile},
+    of, pod, tree,
+};
 
 async fn ask(client: &Client, method: Method, path: &str) -> (u16, String) {
     let answer = client.request(method, path, HeaderMap::new(), Bytes::new()).await.unwrap();
@@ -60,13 +65,17 @@ async fn a_policy_refuses_a_shell() {
 
 /// A kubelet on the loopback that notes what it is asked, and a pod on its node.
 pub(crate) async fn with_kubelet(backend: &Backend, cluster: &Cluster) {
+    with_kubelet_at(backend.port, cluster).await;
+}
+
+/// The same, where the kubelet listens on this port.
+async fn with_kubelet_at(port: u16, cluster: &Cluster) {
     let admin = cluster.admin();
     default_account(&admin).await;
     of::<Node>(&admin).create(tree(r#"{"metadata":{"name":"n1"}}"#)).await.unwrap();
     let status = format!(
         r#"{{"status":{{"addresses":[{{"type":"InternalIP","address":"127.0.0.1"}}],
-        "daemonEndpoints":{{"kubeletEndpoint":{{"Port":{}}}}}}}}}"#,
-        backend.port
+        "daemonEndpoints":{{"kubeletEndpoint":{{"Port":{port}}}}}}}}}"#
     );
     let key = Key::new("", "n1");
     of::<Node>(&admin).patch_status(&key, &Patch::Merge(tree(&status))).await.unwrap();
@@ -137,6 +146,46 @@ async fn kubelet_certificate_authority() {
         let failed = told.contains("kube_apiserver_pod_logs_backend_tls_failure_total 1\n");
         assert_eq!(failed, expected == 500);
     }
+}
+
+/// What a kubelet refuses with is a text; clients read a Status.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_a_kubelet_refuses_is_a_status() {
+    let waits = r#"container "c" in pod "p" is waiting to start: ContainerCreating"#;
+    let cases = [
+        ("400 Bad Request", waits, "BadRequest", waits),
+        ("500 Internal Server Error", "oops", "InternalError", "Internal error occurred: oops"),
+        (
+            "404 Not Found",
+            r#"pod "p" does not exist"#,
+            "NotFound",
+            "the server could not find the requested resource ( pods p)",
+        ),
+        ("403 Forbidden", "not you", "Forbidden", "not you ( pods p)"),
+    ];
+    let said = Arc::new(Mutex::new(("", "")));
+    let answer = said.clone();
+    let kubelet = Hostile::start("localhost", move |_, _| {
+        let (status, text) = *answer.lock().unwrap();
+        let length = text.len();
+        let whole = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{text}");
+        Answer::Bytes(whole.into())
+    })
+    .await;
+    let cluster = Cluster::start().await;
+    with_kubelet_at(kubelet.port, &cluster).await;
+    let admin = cluster.admin();
+    let log = "/api/v1/namespaces/default/pods/p/log";
+    for (status, text, reason, message) in cases {
+        *said.lock().unwrap() = (status, text);
+        let (code, body) = ask(&admin, Method::GET, log).await;
+        assert!(status.starts_with(&code.to_string()), "{status}: {code}");
+        let body = tree(&body);
+        let fields = ["kind", "reason", "message"].map(|field| body[field].as_str());
+        assert_eq!(fields, [Some("Status"), Some(reason), Some(message)], "{status}");
+    }
+    *said.lock().unwrap() = ("200 OK", "a line\n");
+    assert_eq!(ask(&admin, Method::GET, log).await, (200, "a line\n".to_owned()));
 }
 
 #[tokio::test]

@@ -266,14 +266,14 @@ async fn a_refusal_is_always_a_valid_status() {
         headers.insert("content-type", "application/json".parse().unwrap());
         let answer = admin.request(Method::POST, path, headers, body.into()).await.unwrap();
         let code = answer.status.as_u16();
-        let told = from_json(&answer.bytes().await.unwrap()).unwrap();
+        let status = from_json(&answer.bytes().await.unwrap()).unwrap();
         println!(
             "{name}: {code} {}",
-            String::from_utf8_lossy(&to_json(&told)).chars().take(300).collect::<String>()
+            String::from_utf8_lossy(&to_json(&status)).chars().take(300).collect::<String>()
         );
-        assert_eq!(i64::from(code), told["code"].as_i64().unwrap(), "{name}");
+        assert_eq!(i64::from(code), status["code"].as_i64().unwrap(), "{name}");
         assert_eq!(
-            (told["kind"].as_str(), told["status"].as_str()),
+            (status["kind"].as_str(), status["status"].as_str()),
             (Some("Status"), Some("Failure")),
             "{name}"
         );
@@ -282,7 +282,7 @@ async fn a_refusal_is_always_a_valid_status() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_an_object_is_called_is_not_a_hooks_to_change() {
+async fn a_hook_changes_no_identity_but_the_name_of_what_is_created() {
     let hostile = Hostile::start("localhost", |_, request| {
         let data = &request["request"]["object"]["data"]["k"];
         let patch = data.as_str().unwrap_or_default();
@@ -304,7 +304,7 @@ async fn what_an_object_is_called_is_not_a_hooks_to_change() {
     let all = [
         replace("/metadata/namespace", "other"),
         replace("/metadata/namespace", "kube-system"),
-        replace("/metadata/name", "another"),
+        replace("/metadata/name", "m-renamed"),
         replace("/metadata/name", "../../secrets/default/x"),
         replace("/kind", "Secret"),
         replace("/apiVersion", "v2"),
@@ -344,7 +344,12 @@ async fn what_an_object_is_called_is_not_a_hooks_to_change() {
                         (made["kind"].as_str(), made["apiVersion"].as_str()),
                         (Some("ConfigMap"), Some("v1"))
                     );
-                    assert_eq!(made["metadata"]["name"].as_str(), Some(&*name), "{patch}");
+                    let expected = if !update && patch.contains("m-renamed") {
+                        "m-renamed"
+                    } else {
+                        &*name
+                    };
+                    assert_eq!(made["metadata"]["name"].as_str(), Some(expected), "{patch}");
                     assert_eq!(made["metadata"]["namespace"].as_str(), Some("default"), "{patch}");
                     assert_ne!(
                         made["metadata"]["uid"].as_str(),

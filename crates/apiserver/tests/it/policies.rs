@@ -41,13 +41,13 @@ async fn a_policy_refuses_where_it_is_bound() {
         "configmaps \"after\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied \
          request: not v"
     );
-    // A version that a new object cannot have is told after that.
+    // A resourceVersion on a new object is an error after that.
     let mut read = config_map("after");
     read["metadata"]["resourceVersion"] = "7".into();
     assert!(message(maps.create(read.clone()).await).ends_with("denied request: not v"));
     read["data"]["k"] = "w".into();
-    let told = message(maps.create(read).await);
-    assert_eq!(told, "resourceVersion should not be set on objects to be created");
+    let text = message(maps.create(read).await);
+    assert_eq!(text, "resourceVersion should not be set on objects to be created");
     maps.create(tree(r#"{"metadata":{"name":"fine"},"data":{"k":"w"}}"#)).await.unwrap();
     let headers = http::HeaderMap::new();
     let ask = admin.request(http::Method::GET, "/metrics", headers, bytes::Bytes::new());

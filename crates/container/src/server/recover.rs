@@ -1,5 +1,5 @@
-//! A server that starts beside pods that run: what an earlier one knew is on disk, what has become
-//! of it the shims tell.
+//! Recovery after a restart of the server while pods run. The records on disk say what was known; the
+//! shims report what has happened since.
 
 use std::{
     collections::BTreeMap,
@@ -24,24 +24,24 @@ use crate::{
     spec,
 };
 
-/// How long a shim may take to say what it has, when all are asked at once.
+/// How long a shim may take to report the state of its pod, while many others do the same.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How many shims are asked at once.
+/// How many shims are queried at the same time.
 const AT_ONCE: usize = 16;
-/// How long to wait before a shim is asked again that could not be asked.
+/// How long to wait before a failed query is repeated.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What a shim says of its pod.
-struct Told {
-    /// The holder of the namespaces; 0: it has ended.
+/// The state of a pod as its shim reports it.
+struct ShimState {
+    /// The process that holds the namespaces; 0 if it has ended.
     pid: i32,
     containers: BTreeMap<String, Status>,
-    /// Containers whose start is under way, of which nothing is known yet.
+    /// Number of containers that are being started and have no status yet.
     pending: usize,
 }
 
 impl Inner {
-    /// Undoes what nobody was told of, and goes on with the rest.
+    /// Removes sandboxes and containers whose creation was never completed, and follows all others.
     pub(super) async fn recover(self: &Arc<Self>, leftovers: Leftovers) {
         for container in leftovers.unfinished_containers {
             self.clear(&container.id, &container.cgroup).await;
@@ -56,7 +56,7 @@ impl Inner {
             tracing::error!(folder = %folder.display(), "a container of which nothing is known is left alone");
         }
         let restored = leftovers.restored_sandboxes;
-        let ask = |sandbox: Sandbox| {
+        let query = |sandbox: Sandbox| {
             let restored = restored.contains(&sandbox.id);
             async move {
                 if sandbox.ready || restored {
@@ -65,7 +65,7 @@ impl Inner {
             }
         };
         stream::iter(self.state.sandboxes())
-            .map(ask)
+            .map(query)
             .buffer_unordered(AT_ONCE)
             .collect::<()>()
             .await;
@@ -77,18 +77,18 @@ impl Inner {
         self.check_holds().await;
     }
 
-    /// Asks a pod's shim what there is, and records what was not recorded.
+    /// Queries the shim of a pod, and records what was not recorded.
     async fn meet(self: &Arc<Self>, sandbox: Sandbox, restored: bool) {
-        let told = match ask_until_started(&self.shim(&sandbox.id)).await {
-            Ok(told) if told.pid != 0 => told,
+        let state = match query_until_started(&self.shim(&sandbox.id)).await {
+            Ok(state) if state.pid != 0 => state,
             Err(error) if is_passing(&error) => {
-                tracing::warn!(sandbox = sandbox.id, %error, "a shim cannot be asked now");
+                tracing::warn!(sandbox = sandbox.id, %error, "a shim cannot be queried now");
                 return self.follow_sandbox(sandbox.id);
             }
             _ => return self.sandbox_ended(&sandbox.id),
         };
         if restored {
-            let (host_network, pid) = (sandbox.host_network(), told.pid);
+            let (host_network, pid) = (sandbox.host_network(), state.pid);
             let found =
                 blocking(move || Ok(if host_network { Vec::new() } else { addresses(pid) }));
             let ips = found.await.unwrap_or_default();
@@ -97,33 +97,33 @@ impl Inner {
             });
             tracing::warn!(sandbox = sandbox.id, "the record of a running pod was restored");
         }
-        self.take_up(sandbox.id, &told);
+        self.take_up(sandbox.id, &state);
     }
 
-    /// Containers that were started, or have ended, while nobody could record it.
-    fn take_up(self: &Arc<Self>, sandbox: String, told: &Told) {
+    /// Records containers that were started or have ended while no server ran.
+    fn take_up(self: &Arc<Self>, sandbox: String, state: &ShimState) {
         for container in self.state.containers_of(&sandbox) {
             if container.state() != ContainerState::ContainerCreated {
-                continue; // following it tells how it ended
+                continue; // following it shows how it ended
             }
-            let Some(status) = told.containers.get(&container.id) else { continue };
+            let Some(status) = state.containers.get(&container.id) else { continue };
             tracing::warn!(container = container.id, ?status, "a start was not recorded");
             self.change_container(&container.id, |container| match status {
                 Status::Running { started, .. } => container.started(started),
                 Status::Exited(exit) => container.ended(*exit),
             });
         }
-        for id in told.containers.keys().filter(|id| self.state.container(id).is_err()) {
+        for id in state.containers.keys().filter(|id| self.state.container(id).is_err()) {
             tracing::error!(sandbox, container = id, "a container without a record is left alone");
         }
         self.follow_sandbox(sandbox);
     }
 
-    /// A sandbox of which nothing is known lives on as long as its shim says so.
+    /// Removes a sandbox that has no readable record, unless its shim says that it runs.
     async fn clear_unreadable(&self, folder: &Path) {
         let shim = Shim::at(folder.to_owned());
-        match ask(&shim).await {
-            Ok(told) if told.pid != 0 => {
+        match query(&shim).await {
+            Ok(state) if state.pid != 0 => {
                 tracing::error!(folder = %folder.display(), "a pod without a record is left alone");
                 return;
             }
@@ -204,7 +204,7 @@ impl Inner {
     }
 }
 
-/// Waits for an end. A shim that cannot be asked for want of something of our own is not lost.
+/// Waits for the exit of a container. An error of our own, such as too many open files, is no loss of the shim.
 async fn wait(shim: &Shim, id: &str) -> io::Result<crate::shim::protocol::Exit> {
     loop {
         match shim.wait(id).await {
@@ -214,30 +214,30 @@ async fn wait(shim: &Shim, id: &str) -> io::Result<crate::shim::protocol::Exit> 
     }
 }
 
-/// Asks again while containers are being started for a server that is no more: else they would
-/// run and be known as created.
-async fn ask_until_started(shim: &Shim) -> io::Result<Told> {
+/// Queries a shim until no container is being started any more. Otherwise one that a former server began to start
+/// would run while its record says Created.
+async fn query_until_started(shim: &Shim) -> io::Result<ShimState> {
     let began = tokio::time::Instant::now();
     loop {
-        let told = ask(shim).await?;
-        if told.pending == 0 || began.elapsed() > PATIENCE {
-            return Ok(told);
+        let state = query(shim).await?;
+        if state.pending == 0 || began.elapsed() > PATIENCE {
+            return Ok(state);
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
-async fn ask(shim: &Shim) -> io::Result<Told> {
-    let asked = tokio::time::timeout(PATIENCE, shim.ask(Request::State, Vec::new()));
-    match asked.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??.reply {
+async fn query(shim: &Shim) -> io::Result<ShimState> {
+    let reply = tokio::time::timeout(PATIENCE, shim.ask(Request::State, Vec::new()));
+    match reply.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??.reply {
         Reply::State { sandbox, containers, pending, .. } => {
-            Ok(Told { pid: sandbox, containers: containers.into_iter().collect(), pending })
+            Ok(ShimState { pid: sandbox, containers: containers.into_iter().collect(), pending })
         }
-        _ => Err(io::Error::other("the shim gave an answer to another question")),
+        _ => Err(io::Error::other("the shim answered with a reply of another request")),
     }
 }
 
-/// Whether an error says something of us rather than of the shim.
+/// Whether the cause of an error is this process, not the shim.
 fn is_passing(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let ours = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::AGAIN, Errno::INTR];

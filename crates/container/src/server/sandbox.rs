@@ -195,11 +195,11 @@ impl Inner {
     }
 
     async fn end_processes(self: &Arc<Self>, sandbox: &Sandbox) {
-        let told = self.shim(&sandbox.id).tell(Request::Shutdown).await;
+        let sent = self.shim(&sandbox.id).tell(Request::Shutdown).await;
         // A shim that has gone has nothing left to end; what it left is in the group. One that
         // does not listen, or not yet, is ended without asking it.
         let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-        let silent = told.is_err_and(|error| !refused(&error));
+        let silent = sent.is_err_and(|error| !refused(&error));
         let group = self.group(&sandbox.cgroup);
         let (inner, id) = (self.clone(), sandbox.id.clone());
         let removed = blocking(move || {

@@ -7,8 +7,8 @@
 //!                 the container's process: session, exec; Failed if that fails
 //! ```
 //!
-//! The socket is closed by the exec, and with it the set-up has ended. A process that others in a container could
-//! look at is not born before it has the container's rights and filter and holds nothing but its own descriptors.
+//! The exec closes the socket, which ends the set-up. A process that other processes of the container could inspect is
+//! forked only after the set-up process has the capabilities and the seccomp filter of the container, and has closed all other descriptors.
 
 use std::{
     io,
@@ -85,7 +85,7 @@ impl Forked {
 
 /// A process that runs its program, or has.
 #[derive(Debug)]
-pub(super) struct Born {
+pub(super) struct SpawnedProcess {
     pub(super) started: Started,
     pub(super) terminal: Option<OwnedFd>,
     pub(super) exit: Option<Exit>,
@@ -129,7 +129,7 @@ impl Birth {
     }
 
     /// Reads the next report. `Some` when it is decided.
-    pub(super) fn hear(&mut self) -> Option<Result<Born, String>> {
+    pub(super) fn hear(&mut self) -> Option<Result<SpawnedProcess, String>> {
         match protocol::receive::<Report>(&self.reports, &mut self.passed) {
             // Later reports may come from whoever traces the process.
             Ok(Some(Report::Ready(_))) if self.started.is_some() => {
@@ -145,7 +145,7 @@ impl Birth {
                 let pid = self.pid();
                 let started = self.started.take().zip(pid);
                 let started = started.ok_or("the process ended before it began".into());
-                return Some(started.map(|(started, pid)| Born {
+                return Some(started.map(|(started, pid)| SpawnedProcess {
                     started: Started { pid, ..started },
                     terminal: self.passed.pop(),
                     exit: self.exit,

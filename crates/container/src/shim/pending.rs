@@ -6,7 +6,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::{
     Shim,
-    birth::{Birth, Born},
+    birth::{Birth, SpawnedProcess},
     log::Log,
     protocol::{Reply, send},
     running::{Pipes, Running, answer},
@@ -92,26 +92,31 @@ impl Shim {
             match one.birth.hear() {
                 None => {} // there may be more
                 Some(Err(error)) => one.give_up(&error),
-                Some(Ok(born)) => {
+                Some(Ok(spawned)) => {
                     let Pending { peer, what, .. } = self.pending.swap_remove(at);
-                    self.born(peer, what, born);
+                    self.on_spawned(peer, what, spawned);
                 }
             }
         }
     }
 
-    fn born(&mut self, peer: UnixStream, what: What, born: Born) {
+    fn on_spawned(&mut self, peer: UnixStream, what: What, spawned: SpawnedProcess) {
         match what {
-            What::Container(new) => self.container_born(&peer, *new, born),
-            What::Exec => self.exec_born(peer, born),
+            What::Container(new) => self.on_container_spawned(&peer, *new, spawned),
+            What::Exec => self.on_exec_spawned(peer, spawned),
             What::Aborted => {}
         }
     }
 
-    fn container_born(&mut self, peer: &UnixStream, new: NewContainer, mut born: Born) {
-        born.started.at = super::now();
-        let (started, exit) = (born.started.clone(), born.exit);
-        match Running::new(new.spec, born, new.pipes, new.log) {
+    fn on_container_spawned(
+        &mut self,
+        peer: &UnixStream,
+        new: NewContainer,
+        mut spawned: SpawnedProcess,
+    ) {
+        spawned.started.at = super::now();
+        let (started, exit) = (spawned.started.clone(), spawned.exit);
+        match Running::new(new.spec, spawned, new.pipes, new.log) {
             Ok(mut running) => {
                 if let Some(mut exit) = exit {
                     exit.out_of_memory = super::after(&running.spec);
@@ -127,8 +132,8 @@ impl Shim {
         }
     }
 
-    fn exec_born(&mut self, peer: UnixStream, born: Born) {
-        let Born { started, terminal, exit } = born;
+    fn on_exec_spawned(&mut self, peer: UnixStream, spawned: SpawnedProcess) {
+        let SpawnedProcess { started, terminal, exit } = spawned;
         let passed: Vec<_> = terminal.iter().map(AsFd::as_fd).collect();
         let pid = started.pid;
         let sent = send(&peer, &Reply::Started(started), &passed);

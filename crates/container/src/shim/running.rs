@@ -13,7 +13,7 @@ use rustix::{
 };
 
 use super::{
-    birth::Born,
+    birth::SpawnedProcess,
     log::{Line, Log, Stream},
     pace::Pace,
     process::Stdio,
@@ -87,24 +87,24 @@ impl Pipes {
 impl Running {
     pub(super) fn new(
         spec: Container,
-        born: Born,
+        spawned: SpawnedProcess,
         pipes: Pipes,
         log: Option<Log>,
     ) -> io::Result<Self> {
         let mut outputs = pipes.outputs;
-        if let Some(terminal) = &born.terminal {
+        if let Some(terminal) = &spawned.terminal {
             outputs.push(Output::new(terminal.try_clone()?, Stream::Stdout)?);
         }
         Ok(Self {
             spec,
-            pid: born.started.pid,
-            started: born.started,
+            pid: spawned.started.pid,
+            started: spawned.started,
             exit: None,
             outputs,
             log,
             pace: Pace::new(Instant::now()),
             stdin: pipes.stdin,
-            terminal: born.terminal,
+            terminal: spawned.terminal,
             waiters: Vec::new(),
         })
     }

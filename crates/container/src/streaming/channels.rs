@@ -10,6 +10,7 @@ use std::{
 };
 
 use futures_util::{Stream, StreamExt, future::join_all};
+use httpstream::Outbox;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt, DuplexStream, duplex, join},
     sync::Notify,
@@ -18,9 +19,7 @@ use tokio::{
 use tokio_tungstenite::tungstenite::{self, Message};
 
 use super::{
-    PortForwardRequest, Sessions,
-    outbox::Outbox,
-    port_forward,
+    PortForwardRequest, Sessions, port_forward,
     web_socket::{self, BUFFER, Output, PARTING},
 };
 

@@ -4,12 +4,10 @@
 //! What happens inside containers is behind [`Sessions`]; here are only the protocols.
 
 mod channels;
-mod outbox;
 mod port_forward;
 mod remote_command;
 mod seats;
 mod server;
-pub mod spdy;
 mod tokens;
 mod web_socket;
 

@@ -4,6 +4,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures_util::{Sink, SinkExt, Stream as Messages, StreamExt};
+use httpstream::spdy::{Connection, Stream};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, duplex},
     task::JoinSet,
@@ -13,7 +14,6 @@ use tokio_tungstenite::tungstenite::{self, Message};
 
 use super::{
     Duplex, Sessions,
-    spdy::{Connection, Stream},
     web_socket::{self, BUFFER, PARTING},
 };
 
@@ -121,7 +121,7 @@ pub(super) async fn connect(
 ) {
     if let Err(reason) = sessions.port_forward(sandbox_id.clone(), port, data).await {
         let text = format!("error forwarding port {port} to pod {sandbox_id}: {reason}");
-        let _ = error.write_all(text.as_bytes()).await; // the client is gone, and with it the one to tell
+        let _ = error.write_all(text.as_bytes()).await; // fails if the client is gone
     }
 }
 

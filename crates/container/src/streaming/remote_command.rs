@@ -1,8 +1,9 @@
-//! Exec and attach: which streams a session has, how it is run, and how its end is told. Over SPDY here, over
-//! WebSocket in its own file.
+//! Exec and attach: which streams a session has, how it is run, and how its result is sent. Over SPDY here, over
+//! WebSocket in `web_socket.rs`.
 
 use std::{io, sync::Arc, time::Duration};
 
+use httpstream::spdy::{Connection, Stream};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -11,16 +12,14 @@ use tokio::{
 };
 
 use super::{
-    AttachRequest, Error, ExecRequest, ExitStatus, Io, PortForwardRequest, Sessions, Size,
-    spdy::{Connection, Stream},
-    tokens,
+    AttachRequest, Error, ExecRequest, ExitStatus, Io, PortForwardRequest, Sessions, Size, tokens,
 };
 
 const STREAMS: Duration = Duration::from_secs(30);
 const SIZES: usize = 16;
 const LARGEST_SIZE: usize = 4096;
 
-/// Each version adds to the one before: 3 resizes terminals, 4 tells the end as a Status, 5 closes stdin.
+/// Each version adds to the one before: 3 resizes terminals, 4 sends the result as a Status, 5 closes stdin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Version {
     V1,
@@ -176,7 +175,7 @@ impl Streams {
             () = read_sizes => return,
         };
         if let Some(mut error) = self.error {
-            let _ = error.write_all(&end).await; // the client is gone, and with it the one to tell
+            let _ = error.write_all(&end).await; // fails if the client is gone
         }
     }
 }

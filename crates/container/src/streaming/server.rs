@@ -5,6 +5,7 @@ use std::{convert::Infallible, io, net::SocketAddr, sync::Arc};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
+use httpstream::spdy;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn, upgrade::Upgraded};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
@@ -21,7 +22,6 @@ use super::{
     AttachRequest, Error, ExecRequest, PortForwardRequest, Sessions, channels, port_forward,
     remote_command::{self, Session},
     seats::{Seat, Seats},
-    spdy,
     tokens::{self, Tokens},
     web_socket,
 };
@@ -84,8 +84,8 @@ impl Server {
         self.tasks.wait().await;
     }
 
-    fn url(&self, path: &str, asked: (tokens::Request, Seat)) -> Result<String, Error> {
-        Ok(format!("http://{}/{path}/{}", self.address, self.tokens.add(asked, Instant::now())?))
+    fn url(&self, path: &str, granted: (tokens::Request, Seat)) -> Result<String, Error> {
+        Ok(format!("http://{}/{path}/{}", self.address, self.tokens.add(granted, Instant::now())?))
     }
 }
 
@@ -150,7 +150,7 @@ impl Shared {
         }
         let token = request.uri().path().rsplit('/').next().unwrap_or_default();
         let known = self.tokens.take(token, Instant::now());
-        let asked =
+        let granted =
             known.ok_or(Refusal(StatusCode::NOT_FOUND, "no such session, or it has expired"))?;
         let upgrade = request
             .headers()
@@ -158,9 +158,9 @@ impl Shared {
             .and_then(|value| value.to_str().ok())
             .unwrap_or_default();
         if upgrade.eq_ignore_ascii_case(spdy::PROTOCOL) {
-            self.start_spdy(request, asked)
+            self.start_spdy(request, granted)
         } else if upgrade.eq_ignore_ascii_case("websocket") {
-            self.start_web_socket(request, asked)
+            self.start_web_socket(request, granted)
         } else {
             Err(Refusal(
                 StatusCode::BAD_REQUEST,
@@ -172,14 +172,14 @@ impl Shared {
     fn start_spdy(
         &self,
         request: Request<Incoming>,
-        (asked, seat): (tokens::Request, Seat),
+        (session_request, seat): (tokens::Request, Seat),
     ) -> Result<Answer, Refusal> {
         const HEADER: &str = "x-stream-protocol-version";
         let offered = offered(request.headers(), HEADER);
         let sessions = self.sessions.clone();
         let forbidden =
             || Refusal(StatusCode::FORBIDDEN, "unable to upgrade: unable to negotiate protocol");
-        let chosen = match Session::from(asked) {
+        let chosen = match Session::from(session_request) {
             Ok(session) => {
                 let (name, version) =
                     remote_command::choose_spdy(&offered).ok_or_else(forbidden)?;
@@ -203,7 +203,7 @@ impl Shared {
     fn start_web_socket(
         &self,
         request: Request<Incoming>,
-        (asked, seat): (tokens::Request, Seat),
+        (session_request, seat): (tokens::Request, Seat),
     ) -> Result<Answer, Refusal> {
         let bad = |reason| Refusal(StatusCode::BAD_REQUEST, reason);
         let key = request
@@ -213,7 +213,7 @@ impl Shared {
         let accept = derive_accept_key(key.as_bytes());
         let offered = offered(request.headers(), header::SEC_WEBSOCKET_PROTOCOL.as_str());
         let sessions = self.sessions.clone();
-        let chosen = match Session::from(asked) {
+        let chosen = match Session::from(session_request) {
             Ok(session) => {
                 let (name, dialect) =
                     web_socket::choose(&offered).ok_or_else(|| bad("no known subprotocol"))?;

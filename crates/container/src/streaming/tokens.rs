@@ -22,14 +22,14 @@ pub(super) enum Request {
     PortForward(PortForwardRequest),
 }
 
-/// What was asked for, and the right to it.
-type Asked = (Request, Seat);
+/// A request and the session slot that was reserved for it.
+type Granted = (Request, Seat);
 
 #[derive(Debug, Default)]
-pub(super) struct Tokens(Mutex<HashMap<String, (Instant, Asked)>>);
+pub(super) struct Tokens(Mutex<HashMap<String, (Instant, Granted)>>);
 
 impl Tokens {
-    pub(super) fn add(&self, asked: Asked, now: Instant) -> Result<String, Error> {
+    pub(super) fn add(&self, granted: Granted, now: Instant) -> Result<String, Error> {
         let mut bytes = [0; 16];
         SystemRandom::new().fill(&mut bytes).map_err(|_| Error("no random numbers".to_owned()))?;
         let token = BASE64_URL_SAFE_NO_PAD.encode(bytes);
@@ -38,13 +38,14 @@ impl Tokens {
         if tokens.len() >= MOST_TOKENS {
             return Err(Error("maximum number of in-flight requests exceeded".to_owned()));
         }
-        tokens.insert(token.clone(), (now + LIFETIME, asked));
+        tokens.insert(token.clone(), (now + LIFETIME, granted));
         Ok(token)
     }
 
-    pub(super) fn take(&self, token: &str, now: Instant) -> Option<Asked> {
-        let (until, asked) = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(token)?;
-        (until > now).then_some(asked)
+    pub(super) fn take(&self, token: &str, now: Instant) -> Option<Granted> {
+        let (until, granted) =
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(token)?;
+        (until > now).then_some(granted)
     }
 }
 

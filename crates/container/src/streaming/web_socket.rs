@@ -11,6 +11,10 @@ use std::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use futures_util::{Sink, SinkExt, Stream, StreamExt};
+use httpstream::{
+    Outbox,
+    channel::{CLOSE, ERROR, RESIZE, STDERR, STDIN, STDOUT},
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt, DuplexStream, duplex},
     sync::mpsc,
@@ -26,17 +30,8 @@ use tokio_tungstenite::{
 
 use super::{
     Io, Sessions, Size,
-    outbox::Outbox,
     remote_command::{Session, Version},
 };
-
-const STDIN: u8 = 0;
-const STDOUT: u8 = 1;
-const STDERR: u8 = 2;
-const ERROR: u8 = 3;
-const RESIZE: u8 = 4;
-/// In version 5: the client has no more for the stream named by the next byte.
-const CLOSE: u8 = 255;
 
 pub(super) const BUFFER: usize = 64 << 10;
 const LARGEST_WRITE: usize = 32 << 10;
@@ -97,7 +92,7 @@ pub(super) async fn serve(
         stderr: boxed(wants.stderr, STDERR),
         resize: wants.tty.then_some(resize),
     };
-    // An empty message on the first channel we write to tells the client that the session stands.
+    // An empty message on the first channel we write to tells the client that the session has begun.
     let first = if wants.stdout {
         STDOUT
     } else if wants.stderr {
@@ -109,7 +104,7 @@ pub(super) async fn serve(
 
     let work = async {
         let end = session.run(&*sessions, ends, dialect.version).await;
-        let _ = outbox.push(output(ERROR).message(&end)); // the client is gone, and with it the one to tell
+        let _ = outbox.push(output(ERROR).message(&end)); // fails if the client is gone
         let _ = outbox.push(farewell());
         outbox.finish();
     };

@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use client::WebSocket;
-use container::streaming::spdy::Connection;
 use futures_util::{Sink, SinkExt as _, StreamExt as _};
+use httpstream::{
+    channel::{CLOSE, ERROR, RESIZE, STDERR, STDIN, STDOUT},
+    spdy::Connection,
+};
 use object::Value;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
@@ -28,13 +31,6 @@ use crate::{
 const PROTOCOLS: &[&str] = &["v5.channel.k8s.io", "v4.channel.k8s.io"];
 /// The protocol that can close stdin alone.
 const CLOSES_STDIN: &str = "v5.channel.k8s.io";
-
-const STDIN: u8 = 0;
-const STDOUT: u8 = 1;
-const STDERR: u8 = 2;
-const ERROR: u8 = 3;
-const RESIZE: u8 = 4;
-const CLOSE: u8 = 255;
 
 const CHUNK: usize = 32 << 10;
 /// How often the server is pinged, and how long it may be silent, as in client-go.
@@ -156,7 +152,7 @@ pub(super) fn watch_size(sizes: &Sizes) -> std::io::Result<Option<Signal>> {
     }
 }
 
-/// The sizes to tell at the beginning, the last one first.
+/// The sizes to send at the beginning, the last one first.
 pub(super) fn first_sizes(sizes: &Sizes, size: Option<(u16, u16)>) -> Vec<(u16, u16)> {
     match (sizes, size) {
         (Sizes::None, _) | (_, None) => Vec::new(),

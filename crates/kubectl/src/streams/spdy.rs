@@ -2,7 +2,7 @@
 
 use std::io;
 
-use container::streaming::spdy::{Connection, Headers, Stream};
+use httpstream::spdy::{Connection, Headers, Stream};
 use object::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
@@ -47,7 +47,7 @@ pub(super) async fn exchange(
         read.map(|_| result)
     };
     let send = async {
-        tokio::join!(feed(input, stdin), tell_sizes(resize, &sizes));
+        tokio::join!(feed(input, stdin), send_sizes(resize, &sizes));
         std::future::pending::<()>().await;
     };
     let result = tokio::select! {
@@ -76,7 +76,7 @@ async fn pass_on(from: &mut Stream, to: &mut (impl AsyncWrite + Unpin)) {
     }
 }
 
-async fn tell_sizes(resize: Option<Stream>, sizes: &Sizes) {
+async fn send_sizes(resize: Option<Stream>, sizes: &Sizes) {
     let (Some(mut resize), Ok(mut changed)) = (resize, watch_size(sizes)) else { return };
     let mut first = first_sizes(sizes, stdio::size());
     loop {

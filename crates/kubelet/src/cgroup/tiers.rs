@@ -143,7 +143,7 @@ pub(crate) fn start(host: &Arc<Host>) -> Result<(), Error> {
     host.cx.clone().spawn("node allocatable", async move {
         while let Err(error) = pods.limit(&limits) {
             let why = format!("Failed to update Node Allocatable Limits {path:?}: {error}");
-            host.tell_node(Severity::Warning, "FailedNodeAllocatableEnforcement", why);
+            host.record_node_event(Severity::Warning, "FailedNodeAllocatableEnforcement", why);
             sleep(RETRY).await;
         }
     });

@@ -55,11 +55,11 @@ impl Settings {
         Ok(Self { thresholds, transition: 300, most_grace: 0 })
     }
 
-    /// Seconds that a pod gets which asks for `wish` of them.
-    pub fn grace(&self, threshold: &Threshold, wish: i64) -> i64 {
+    /// Grace period in seconds of a pod that itself allows `own` seconds.
+    pub fn grace(&self, threshold: &Threshold, own: i64) -> i64 {
         match threshold.grace {
             None => AT_ONCE,
-            Some(_) => self.most_grace.min(wish),
+            Some(_) => self.most_grace.min(own),
         }
     }
 
@@ -122,7 +122,7 @@ async fn look(host: &Arc<Host>, state: &mut State) -> Option<String> {
     let threshold = threshold?;
     let resource = threshold.signal.resource();
     info!(resource, "the node runs short");
-    host.tell_node(
+    host.record_node_event(
         Severity::Warning,
         "EvictionThresholdMet",
         format!("Attempting to reclaim {resource}"),
@@ -159,7 +159,7 @@ async fn over_limit(host: &Arc<Host>) -> Option<String> {
                 .iter()
                 .any(|one| one.resources().limits().get("ephemeral-storage").is_some())
     };
-    if !host.pods.all().iter().any(|wish| wish.is_here() && limited(&wish.pod)) {
+    if !host.pods.all().iter().any(|desired| desired.is_active() && limited(&desired.pod)) {
         return None; // measuring costs, and is for these alone
     }
     let (all, config) = (pods(host).await, host.config.clone());
@@ -177,13 +177,16 @@ async fn over_limit(host: &Arc<Host>) -> Option<String> {
 
 fn evict(host: &Arc<Host>, pod: &Pod, why: String, grace: i64, disrupted: bool) -> Option<String> {
     let uid = pod.metadata().uid().to_owned();
-    let is_static =
-        host.pods.all().iter().any(|wish| wish.is_static && wish.pod.metadata().uid() == uid);
+    let is_static = host
+        .pods
+        .all()
+        .iter()
+        .any(|desired| desired.is_static && desired.pod.metadata().uid() == uid);
     if admit::is_critical(pod, is_static) {
         return None;
     }
     warn!(pod = pod.metadata().name(), why, "a pod has to go");
-    host.tell(pod, "", Severity::Warning, "Evicted", why.clone());
+    host.record_event(pod, "", Severity::Warning, "Evicted", why.clone());
     let failure = Failure {
         reason: "Evicted".into(),
         message: why,
@@ -213,11 +216,11 @@ async fn pods(host: &Arc<Host>) -> Vec<(Pod, Option<Used>)> {
     let host = host.clone();
     let counted = blocking(move || {
         let all = host.pods.all().into_iter();
-        let here = all.filter(|wish| wish.is_here() && wish.ending.is_none());
-        let with_use = here.map(|wish| {
-            let used = stats.iter().find(|one| one.uid == wish.pod.metadata().uid());
-            let used = used.map(|one| used_by(&host, &wish.pod, one));
-            (wish.pod, used)
+        let here = all.filter(|desired| desired.is_active() && desired.ending.is_none());
+        let with_use = here.map(|desired| {
+            let used = stats.iter().find(|one| one.uid == desired.pod.metadata().uid());
+            let used = used.map(|one| used_by(&host, &desired.pod, one));
+            (desired.pod, used)
         });
         Ok(with_use.collect())
     });

@@ -22,25 +22,25 @@ use self::plan::{Ending, Failure, SECOND};
 pub(crate) use self::status::{OWN_CONDITIONS, TERMINATION_BY_KUBELET};
 use crate::{Host, resize, source};
 
-/// What a worker is to bring about.
+/// The desired state of one pod, which its worker brings about.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Wish {
+pub(crate) struct DesiredPod {
     pub(crate) pod: Pod,
     pub(crate) ending: Option<Ending>,
-    /// Of a file or URL: the API has only its image.
+    /// A static pod, from a file or URL: the API has a mirror pod only.
     pub(crate) is_static: bool,
-    /// The node has refused the pod, or wants it to go.
+    /// Why the pod was rejected at admission or evicted.
     pub(crate) failure: Option<Failure>,
-    /// The API no longer has it: nobody counts on what it takes.
+    /// Deleted from the API: its resources are free again.
     pub(crate) is_gone: bool,
-    /// Why the pod does not have the resources that it asks for: reason and message. `pod`
-    /// says what it has.
+    /// Why a resize is deferred or infeasible: reason and message. `pod` has the resources that
+    /// were granted.
     pub(crate) pending: Option<(String, String)>,
 }
 
 #[derive(Clone, Debug)]
 struct Handle {
-    wish: watch::Sender<Wish>,
+    desired: watch::Sender<DesiredPod>,
     wake: Arc<Notify>,
 }
 
@@ -51,26 +51,26 @@ pub(crate) struct Pods {
 }
 
 impl Pods {
-    /// Tells the pod's worker what is wanted; makes one if need be. Of two grace periods
-    /// the shorter counts.
+    /// Sends the desired state to the worker of a pod, which is started if there is none. Of two
+    /// grace periods the shorter one applies.
     pub(crate) fn want(&self, host: &Arc<Host>, pod: Pod, grace: Option<i64>, is_static: bool) {
         let uid = pod.metadata().uid().to_owned();
         let ending = grace.map(|grace| Ending { since: host.nanos(), grace: grace.max(0) });
         let mut workers = self.workers();
         let others = || others(&workers, &uid);
         if let Some(handle) = workers.get(&uid) {
-            handle.wish.send_if_modified(|wish| {
-                let mut next = Wish { ending, ..wish.clone() };
+            handle.desired.send_if_modified(|desired| {
+                let mut next = DesiredPod { ending, ..desired.clone() };
                 next.take(host, pod, others);
-                if let Some(known) = wish.ending {
+                if let Some(known) = desired.ending {
                     let until = |ending: Ending| {
                         ending.since.saturating_add(ending.grace.saturating_mul(SECOND))
                     };
                     let sooner = ending.filter(|new| until(*new) < until(known));
                     next.ending = Some(sooner.unwrap_or(known));
                 }
-                let changed = *wish != next;
-                *wish = next;
+                let changed = *desired != next;
+                *desired = next;
                 changed
             });
             return;
@@ -79,26 +79,34 @@ impl Pods {
         let lives = pod.is_finished() || ending.is_some() || before.is_some();
         let known =
             before.as_ref().map_or_else(|| pod.clone(), |before| resize::granted(&pod, before));
-        let mut wish =
-            Wish { pod: known, ending, is_static, failure: None, is_gone: false, pending: None };
+        let mut desired = DesiredPod {
+            pod: known,
+            ending,
+            is_static,
+            failure: None,
+            is_gone: false,
+            pending: None,
+        };
         if !lives {
-            wish.failure = host.admit(&wish.pod, is_static, &others()).err();
+            desired.failure = host.admit(&desired.pod, is_static, &others()).err();
         }
-        wish.take(host, pod, others);
-        let (wish, wishes) = watch::channel(wish);
+        desired.take(host, pod, others);
+        let (desired, desired_updates) = watch::channel(desired);
         let wake = Arc::new(Notify::new());
-        workers.insert(uid, Handle { wish, wake: wake.clone() });
+        workers.insert(uid, Handle { desired, wake: wake.clone() });
         let worker = host.clone();
-        host.cx.keep("pod", move || worker::run(worker.clone(), wishes.clone(), wake.clone()));
+        host.cx.keep("pod", move || {
+            worker::run(worker.clone(), desired_updates.clone(), wake.clone())
+        });
     }
 
     /// Has a pod end as failed. `false`: there is none, or it has failed already.
     pub(crate) fn fail(&self, uid: &str, failure: Failure) -> bool {
         let workers = self.workers();
         let Some(handle) = workers.get(uid) else { return false };
-        handle.wish.send_if_modified(|wish| {
-            let fresh = wish.failure.is_none();
-            wish.failure.get_or_insert(failure);
+        handle.desired.send_if_modified(|desired| {
+            let fresh = desired.failure.is_none();
+            desired.failure.get_or_insert(failure);
             fresh
         })
     }
@@ -106,10 +114,10 @@ impl Pods {
     /// Tries again what did not fit, now that there may be room.
     fn retry_pending(&self, host: &Arc<Host>) {
         let Some(api) = &host.api_pods else { return };
-        let waiting = self.all().into_iter().filter(|wish| wish.pending.is_some());
-        for wish in waiting.collect::<Vec<_>>() {
-            let key = object::Key::of(wish.pod.metadata());
-            let same = |pod: &Pod| pod.metadata().uid() == wish.pod.metadata().uid();
+        let waiting = self.all().into_iter().filter(|desired| desired.pending.is_some());
+        for desired in waiting.collect::<Vec<_>>() {
+            let key = object::Key::of(desired.pod.metadata());
+            let same = |pod: &Pod| pod.metadata().uid() == desired.pod.metadata().uid();
             if let Some(pod) = api.get(&key).filter(same) {
                 self.want(host, pod, None, false);
             }
@@ -118,16 +126,18 @@ impl Pods {
 
     /// Ends a pod that nobody wants any more.
     pub(crate) fn unwant(&self, host: &Arc<Host>, uid: &str) {
-        let known = self.workers().get(uid).map(|handle| handle.wish.borrow().clone());
-        if let Some(wish) = known {
-            let meta = wish.pod.metadata();
+        let known = self.workers().get(uid).map(|handle| handle.desired.borrow().clone());
+        if let Some(desired) = known {
+            let meta = desired.pod.metadata();
             let grace = meta
                 .deletion_grace_period_seconds()
-                .unwrap_or_else(|| wish.pod.spec().termination_grace_period_seconds());
-            self.want(host, wish.pod, Some(grace), wish.is_static);
+                .unwrap_or_else(|| desired.pod.spec().termination_grace_period_seconds());
+            self.want(host, desired.pod, Some(grace), desired.is_static);
         }
         if let Some(handle) = self.workers().get(uid) {
-            handle.wish.send_if_modified(|wish| !std::mem::replace(&mut wish.is_gone, true));
+            handle
+                .desired
+                .send_if_modified(|desired| !std::mem::replace(&mut desired.is_gone, true));
         }
     }
 
@@ -151,13 +161,13 @@ impl Pods {
         self.workers().contains_key(uid)
     }
 
-    pub(crate) fn all(&self) -> Vec<Wish> {
-        self.workers().values().map(|handle| handle.wish.borrow().clone()).collect()
+    pub(crate) fn all(&self) -> Vec<DesiredPod> {
+        self.workers().values().map(|handle| handle.desired.borrow().clone()).collect()
     }
 
     /// The pod of this name; a uid chooses among several.
     pub(crate) fn find(&self, namespace: &str, name: &str, uid: &str) -> Option<Pod> {
-        let all = self.all().into_iter().map(|wish| wish.pod);
+        let all = self.all().into_iter().map(|desired| desired.pod);
         let mut all = all.filter(|pod| {
             let meta = pod.metadata();
             meta.namespace() == namespace
@@ -172,13 +182,13 @@ impl Pods {
     }
 }
 
-impl Wish {
+impl DesiredPod {
     /// Whether the pod counts against what the node has.
-    pub(crate) fn is_here(&self) -> bool {
+    pub(crate) fn is_active(&self) -> bool {
         self.failure.is_none() && !self.pod.is_finished() && !self.is_gone
     }
 
-    /// Takes in what the pod asks for now; new amounts only where the node has them.
+    /// Takes over a new spec. A resize is applied only if the node has the resources.
     fn take(&mut self, host: &Host, pod: Pod, others: impl FnOnce() -> Vec<Pod>) {
         self.pending = None;
         if self.is_static || resize::is_granted(&pod, &self.pod) {
@@ -195,21 +205,24 @@ impl Wish {
     }
 }
 
-/// All pods that count, but this one.
+/// All other active pods.
 fn others(workers: &HashMap<String, Handle>, uid: &str) -> Vec<Pod> {
     let all = workers.iter().filter(|(other, _)| *other != uid);
-    let wishes = all.map(|(_, handle)| handle.wish.borrow());
-    wishes.filter(|wish| wish.is_here()).map(|wish| wish.pod.clone()).collect()
+    let desired_updates = all.map(|(_, handle)| handle.desired.borrow());
+    desired_updates
+        .filter(|desired| desired.is_active())
+        .map(|desired| desired.pod.clone())
+        .collect()
 }
 
-/// Neither what has finished nor what is gone from the API takes room from others.
+/// Finished and deleted pods do not count against the node.
 #[test]
 fn only_pods_that_are_here_count() {
     let pod = |phase: &str| {
         let text = format!("{{metadata: {{name: p}}, status: {{phase: {phase}}}}}");
         Pod::from(object::yaml::from_yaml(&text).unwrap())
     };
-    let wish = |phase| Wish {
+    let desired = |phase| DesiredPod {
         pod: pod(phase),
         ending: None,
         is_static: false,
@@ -218,10 +231,10 @@ fn only_pods_that_are_here_count() {
         pending: None,
     };
     let ending = Some(Ending { since: 0, grace: 30 });
-    assert!(wish("Running").is_here());
-    assert!(Wish { ending, ..wish("Running") }.is_here(), "its containers still run");
-    assert!(!Wish { ending, is_gone: true, ..wish("Running") }.is_here());
-    assert!(!wish("Succeeded").is_here() && !wish("Failed").is_here());
+    assert!(desired("Running").is_active());
+    assert!(DesiredPod { ending, ..desired("Running") }.is_active(), "its containers still run");
+    assert!(!DesiredPod { ending, is_gone: true, ..desired("Running") }.is_active());
+    assert!(!desired("Succeeded").is_active() && !desired("Failed").is_active());
     let failure = Some(Failure::default());
-    assert!(!Wish { failure, ..wish("Pending") }.is_here());
+    assert!(!DesiredPod { failure, ..desired("Pending") }.is_active());
 }

@@ -198,7 +198,13 @@ impl Task {
             return Err(("CreateContainerError".into(), "the sandbox has ended".into()));
         };
         let failed = |reason: &str, message: String| {
-            host.tell(&self.pod, name, Severity::Warning, "Failed", format!("Error: {message}"));
+            host.record_event(
+                &self.pod,
+                name,
+                Severity::Warning,
+                "Failed",
+                format!("Error: {message}"),
+            );
             (reason.to_owned(), message)
         };
         let sandbox_config = sandbox::config(&host.config, &self.pod, sandbox.attempt)
@@ -230,7 +236,7 @@ impl Task {
             .create(&sandbox.id, config, sandbox_config)
             .await
             .map_err(|error| failed("CreateContainerError", error.message().to_owned()))?;
-        host.tell(&self.pod, name, Severity::Normal, "Created", "Container created".into());
+        host.record_event(&self.pod, name, Severity::Normal, "Created", "Container created".into());
         host.runtime
             .start(&id)
             .await
@@ -238,7 +244,7 @@ impl Task {
         if let Err(error) = pod_logs.link(LogOf { container: name, id: &id, restarts }) {
             tracing::warn!(pod = self.pod.metadata().name(), %error, "a log cannot be linked");
         }
-        host.tell(&self.pod, name, Severity::Normal, "Started", "Container started".into());
+        host.record_event(&self.pod, name, Severity::Normal, "Started", "Container started".into());
         self.post_start(&spec, &id, sandbox).await
     }
 
@@ -251,7 +257,7 @@ impl Task {
             return Ok(());
         };
         let message = format!("PostStartHook failed: {error}");
-        self.host.tell(
+        self.host.record_event(
             &self.pod,
             spec.name(),
             Severity::Warning,
@@ -379,7 +385,7 @@ impl Task {
     }
 
     async fn kill(&self, id: &str, name: &str, grace: i64, why: &str) -> Result<(), tonic::Status> {
-        self.host.tell(&self.pod, name, Severity::Normal, "Killing", why.to_owned());
+        self.host.record_event(&self.pod, name, Severity::Normal, "Killing", why.to_owned());
         let began = Instant::now();
         let hook = self.spec(name).and_then(|(spec, _)| {
             let hook = spec.lifecycle()?.pre_stop()?.clone();
@@ -392,7 +398,13 @@ impl Task {
             let asked = tokio::time::timeout(limit, ask_handler(&target, &spec, &hook, limit));
             if let Ok(Err(error)) = asked.await {
                 let message = format!("PreStopHook failed: {error}");
-                self.host.tell(&self.pod, name, Severity::Warning, "FailedPreStopHook", message);
+                self.host.record_event(
+                    &self.pod,
+                    name,
+                    Severity::Warning,
+                    "FailedPreStopHook",
+                    message,
+                );
             }
             let used = i64::try_from(began.elapsed().as_secs()).unwrap_or(i64::MAX);
             left = grace.saturating_sub(used).max(LEAST_GRACE);

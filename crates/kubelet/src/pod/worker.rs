@@ -1,4 +1,4 @@
-//! The life of one pod: look, plan, act, tell; then wait for something to happen.
+//! The worker of one pod: observes, plans, acts, reports the status, then waits for the next change.
 
 mod outcomes;
 mod probes;
@@ -22,7 +22,7 @@ use tokio::{
 use tracing::{debug, warn};
 
 use super::{
-    Wish,
+    DesiredPod,
     observe::{Observed, State},
     plan::{Failure, Memory, Plan, Probes, RESIZE, SECOND, Step, halt, plan},
     restart,
@@ -43,48 +43,52 @@ const RETRY: Duration = Duration::from_secs(2);
 const FIRST_BACKOFF: i64 = 10;
 const LAST_BACKOFF: i64 = 300;
 
-pub(crate) async fn run(host: Arc<Host>, wishes: watch::Receiver<Wish>, wake: Arc<Notify>) {
-    let wish = wishes.borrow().clone();
-    let (tell, findings) = mpsc::channel(16);
+pub(crate) async fn run(
+    host: Arc<Host>,
+    desired_updates: watch::Receiver<DesiredPod>,
+    wake: Arc<Notify>,
+) {
+    let desired = desired_updates.borrow().clone();
+    let (finding_sender, findings) = mpsc::channel(16);
     let mut worker = Worker {
         host,
-        wishes,
+        desired_updates,
         wake,
-        wish,
+        desired,
         memory: Memory::default(),
         seen: Observed::default(),
         places: None,
         probers: HashMap::new(),
         tasks: JoinSet::new(),
-        tell,
+        finding_sender,
         findings,
-        told: BTreeMap::new(),
+        recorded_reasons: BTreeMap::new(),
         replaced: HashSet::new(),
         refresh: Instant::now() + REFRESH,
         remembered: HashMap::new(),
         halting: false,
         ending: watch::channel(false).0,
     };
-    worker.memory.past = restart::past(&worker.wish.pod);
-    worker.remember(worker.wish.pod.tree());
+    worker.memory.past = restart::past(&worker.desired.pod);
+    worker.remember(worker.desired.pod.tree());
     worker.weigh();
     worker.run().await;
 }
 
 struct Worker {
     host: Arc<Host>,
-    wishes: watch::Receiver<Wish>,
+    desired_updates: watch::Receiver<DesiredPod>,
     wake: Arc<Notify>,
-    wish: Wish,
+    desired: DesiredPod,
     memory: Memory,
     seen: Observed,
     places: Option<Places>,
     probers: HashMap<String, AbortHandle>,
     tasks: JoinSet<()>,
-    tell: mpsc::Sender<(String, Finding)>,
+    finding_sender: mpsc::Sender<(String, Finding)>,
     findings: mpsc::Receiver<(String, Finding)>,
-    /// Waits that events have told of.
-    told: BTreeMap<String, String>,
+    /// Waiting reasons that events were recorded for, by container.
+    recorded_reasons: BTreeMap<String, String>,
     /// Containers that are being stopped for others to take their place: of the moment in
     /// between nobody hears.
     replaced: HashSet<String>,
@@ -100,7 +104,7 @@ struct Worker {
 impl Worker {
     async fn run(&mut self) {
         loop {
-            let next = self.wishes.borrow_and_update().clone();
+            let next = self.desired_updates.borrow_and_update().clone();
             self.take(next);
             if let Err(error) = self.look().await {
                 warn!(pod = self.name(), %error, "the runtime does not answer; will retry");
@@ -109,13 +113,15 @@ impl Worker {
             }
             self.check_deadline();
             let now = self.host.nanos();
-            self.halting = self.host.is_halting() && self.wish.ending.is_none();
-            self.ending.send_replace(self.halting || self.wish.ending.is_some());
+            self.halting = self.host.is_halting() && self.desired.ending.is_none();
+            self.ending.send_replace(self.halting || self.desired.ending.is_some());
             let next = match self.halting {
-                true => halt(&self.wish.pod, &self.seen),
-                false => plan(&self.wish.pod, self.wish.ending, &self.seen, &mut self.memory, now),
+                true => halt(&self.desired.pod, &self.seen),
+                false => {
+                    plan(&self.desired.pod, self.desired.ending, &self.seen, &mut self.memory, now)
+                }
             };
-            self.tell_waits();
+            self.record_backoff_events();
             if next.steps.is_empty() {
                 self.replaced.clear();
                 self.report(false);
@@ -125,16 +131,16 @@ impl Worker {
             debug!(pod = self.name(), steps = ?next.steps, "steps");
             let ended = next.ended;
             if ended {
-                // told before the containers are removed, with them their last words
+                // reported before the containers are removed, and their termination messages with them
                 self.report(true);
             }
             if !ended && self.replaced.is_empty() {
-                // steps may take long: what is known is told first
+                // steps may take long: the status is reported first
                 self.report(false);
             }
             if next.restarts_all {
                 let status = self.status(false);
-                let past = restart::past_of_all(&self.wish.pod, &status, &self.seen);
+                let past = restart::past_of_all(&self.desired.pod, &status, &self.seen);
                 self.memory.past.extend(past);
             }
             if self.act(next).await && ended {
@@ -144,53 +150,59 @@ impl Worker {
         }
     }
 
-    /// Takes in what is wanted now, and tells what that changes.
-    fn take(&mut self, next: Wish) {
+    /// Takes over the desired state and records events about what it changes.
+    fn take(&mut self, next: DesiredPod) {
         if let Some(failure) = &next.failure
             && self.memory.failed.is_none()
         {
             if failure.refused {
                 let why = failure.message.trim_start_matches("Pod was rejected: ");
-                self.host.tell(&next.pod, "", Severity::Warning, &failure.reason, why.into());
+                self.host.record_event(
+                    &next.pod,
+                    "",
+                    Severity::Warning,
+                    &failure.reason,
+                    why.into(),
+                );
             }
             self.memory.failed = Some(failure.clone());
         }
-        if !resize::is_granted(&next.pod, &self.wish.pod) {
+        if !resize::is_granted(&next.pod, &self.desired.pod) {
             self.memory.resizing = true;
             self.memory.not_before.remove(RESIZE);
             self.memory.backoffs.remove(RESIZE);
-            let message = resize::told(&next.pod, "started", None);
-            self.host.tell(&next.pod, "", Severity::Normal, "ResizeStarted", message);
+            let message = resize::event_message(&next.pod, "started", None);
+            self.host.record_event(&next.pod, "", Severity::Normal, "ResizeStarted", message);
         }
         if let Some((reason, why)) =
-            next.pending.as_ref().filter(|_| next.pending != self.wish.pending)
+            next.pending.as_ref().filter(|_| next.pending != self.desired.pending)
         {
-            let message = resize::told(&next.pod, reason, Some(why));
+            let message = resize::event_message(&next.pod, reason, Some(why));
             let event = format!("Resize{reason}");
-            self.host.tell(&next.pod, "", Severity::Warning, &event, message);
+            self.host.record_event(&next.pod, "", Severity::Warning, &event, message);
         }
-        let granted = resize::is_granted(&next.pod, &self.wish.pod);
-        let weighs_other = !granted || next.is_here() != self.wish.is_here();
-        self.wish = next;
+        let granted = resize::is_granted(&next.pod, &self.desired.pod);
+        let weighs_other = !granted || next.is_active() != self.desired.is_active();
+        self.desired = next;
         if weighs_other {
             self.weigh();
         }
         if !granted {
-            self.remember(self.wish.pod.tree()); // what was granted outlives the kubelet
+            self.remember(self.desired.pod.tree()); // what was granted outlives the kubelet
         }
     }
 
     /// What the pod asks for counts while it is here.
     fn weigh(&self) {
-        if self.wish.is_here() {
-            self.host.tiers.set(&self.wish.pod);
+        if self.desired.is_active() {
+            self.host.tiers.set(&self.desired.pod);
         } else {
-            self.host.tiers.remove(self.wish.pod.metadata().uid());
+            self.host.tiers.remove(self.desired.pod.metadata().uid());
         }
     }
 
     fn finish(&mut self) {
-        let uid = self.wish.pod.metadata().uid().to_owned();
+        let uid = self.desired.pod.metadata().uid().to_owned();
         self.host.tiers.remove(&uid);
         self.host.objects.forget(&uid);
         self.host.probed.forget(&uid);
@@ -199,14 +211,15 @@ impl Worker {
     }
 
     fn name(&self) -> String {
-        let meta = self.wish.pod.metadata();
+        let meta = self.desired.pod.metadata();
         format!("{}/{}", meta.namespace(), meta.name())
     }
 
     /// Keeps the pod on disk, for a start without the API server.
     fn remember(&self, pod: &Value) {
-        let folder = self.host.config.pod_folder(self.wish.pod.metadata().uid());
-        if self.wish.is_static || self.wish.ending.is_some() || self.wish.failure.is_some() {
+        let folder = self.host.config.pod_folder(self.desired.pod.metadata().uid());
+        if self.desired.is_static || self.desired.ending.is_some() || self.desired.failure.is_some()
+        {
             return;
         }
         // after a power cut nothing runs that it would be needed for
@@ -219,12 +232,12 @@ impl Worker {
     }
 
     async fn look(&mut self) -> Result<(), tonic::Status> {
-        let uid = self.wish.pod.metadata().uid().to_owned();
+        let uid = self.desired.pod.metadata().uid().to_owned();
         let mut seen = Observed::of(&self.host.runtime, &uid).await?;
         let folder = self.host.config.pod_folder(&uid).join("containers");
         for container in seen.containers.iter_mut().filter(|one| one.state == State::Exited) {
             let file = folder.join(&container.name).join(container.restarts.to_string());
-            termination_message::read(&self.wish.pod, container, &file);
+            termination_message::read(&self.desired.pod, container, &file);
         }
         self.seen = seen;
         self.follow_probes();
@@ -232,14 +245,17 @@ impl Worker {
     }
 
     fn check_deadline(&mut self) {
-        let pod = &self.wish.pod;
+        let pod = &self.desired.pod;
         let Some(allowed) = pod.spec().active_deadline_seconds() else { return };
         let Some(start) = pod.status().start_time().and_then(object::Time::seconds) else { return };
         let over = self.host.nanos() / SECOND >= start.saturating_add(allowed);
-        if over && self.memory.failed.is_none() && !pod.is_finished() && self.wish.ending.is_none()
+        if over
+            && self.memory.failed.is_none()
+            && !pod.is_finished()
+            && self.desired.ending.is_none()
         {
             let message = "Pod was active on the node longer than the specified deadline";
-            self.host.tell(pod, "", Severity::Normal, "DeadlineExceeded", message.into());
+            self.host.record_event(pod, "", Severity::Normal, "DeadlineExceeded", message.into());
             self.memory.failed = Some(Failure {
                 reason: "DeadlineExceeded".into(),
                 message: message.into(),
@@ -253,11 +269,11 @@ impl Worker {
     async fn act(&mut self, next: Plan) -> bool {
         let task = Task {
             host: self.host.clone(),
-            pod: self.wish.pod.clone(),
+            pod: self.desired.pod.clone(),
             seen: self.seen.clone(),
             places: self.places.clone(),
         };
-        if self.wish.ending.is_none() && self.memory.failed.is_none() {
+        if self.desired.ending.is_none() && self.memory.failed.is_none() {
             self.replaced.extend(next.steps.iter().filter_map(|step| match step {
                 Step::Kill { name, .. } => Some(name.clone()),
                 _ => None,
@@ -269,7 +285,7 @@ impl Worker {
             tokio::select! {
                 outcomes = &mut doing => break outcomes,
                 () = self.wake.notified() => {
-                    if self.host.is_halting() && !self.halting && self.wish.ending.is_none() {
+                    if self.host.is_halting() && !self.halting && self.desired.ending.is_none() {
                         return false; // as for any other end
                     }
                     let seen = !next.ended && self.look().await.is_ok();
@@ -277,12 +293,12 @@ impl Worker {
                         self.report(false);
                     }
                 }
-                changed = self.wishes.changed() => {
+                changed = self.desired_updates.changed() => {
                     if changed.is_err() {
                         return false;
                     }
-                    let wish = self.wishes.borrow().clone();
-                    if wish.ending != self.wish.ending || wish.failure != self.wish.failure {
+                    let desired = self.desired_updates.borrow().clone();
+                    if desired.ending != self.desired.ending || desired.failure != self.desired.failure {
                         return false; // what is under way gives way to the end
                     }
                 }
@@ -307,40 +323,40 @@ impl Worker {
             runtime: self.host.runtime.name.clone(),
             now: self.host.nanos(),
             ended,
-            pending: self.wish.pending.clone(),
+            pending: self.desired.pending.clone(),
         };
-        status(&self.wish.pod, &self.seen, &self.memory, &around)
+        status(&self.desired.pod, &self.seen, &self.memory, &around)
     }
 
     fn report(&mut self, ended: bool) {
         let mut next = self.status(ended);
-        let uid = self.wish.pod.metadata().uid();
+        let uid = self.desired.pod.metadata().uid();
         let old = self.host.statuses.get(uid);
-        let old = old.unwrap_or_else(|| self.wish.pod.status().tree().clone());
-        if self.wish.pod.status().start_time().is_none() && !old["startTime"].is_null() {
-            next["startTime"] = old["startTime"].clone(); // told before, though the API has not said so yet
+        let old = old.unwrap_or_else(|| self.desired.pod.status().tree().clone());
+        if self.desired.pod.status().start_time().is_none() && !old["startTime"].is_null() {
+            next["startTime"] = old["startTime"].clone(); // reported already, though the watch has not shown it yet
         }
         self.host.counters.ended_between(&old, &next);
-        if self.wish.is_static {
+        if self.desired.is_static {
             // it has no API object to read its last status from
-            self.wish.pod = Pod::from(self.with_status(&next));
+            self.desired.pod = Pod::from(self.with_status(&next));
         } else if self.remembered != self.memory.probes {
             // what was ready stays so for the next kubelet, until its own probes say otherwise
             self.remember(&self.with_status(&next));
             self.remembered.clone_from(&self.memory.probes);
         }
-        self.host.statuses.report(&self.wish.pod, self.wish.is_static, next);
+        self.host.statuses.report(&self.desired.pod, self.desired.is_static, next);
     }
 
     fn with_status(&self, status: &Value) -> Value {
-        let mut tree = self.wish.pod.tree().clone();
+        let mut tree = self.desired.pod.tree().clone();
         tree["status"] = status.clone();
         tree
     }
 
     async fn wait(&mut self, next: &Plan) {
         let now = self.host.nanos();
-        let pod = &self.wish.pod;
+        let pod = &self.desired.pod;
         let mut until = None;
         let mut sooner = |at: i64| {
             until = Some(until.map_or(at, |known: i64| known.min(at)));
@@ -357,11 +373,11 @@ impl Worker {
             Instant::now() + Duration::from_nanos(at.saturating_sub(now).max(0).unsigned_abs())
         });
         let lives =
-            self.wish.ending.is_none() && self.memory.failed.is_none() && !pod.is_finished();
+            self.desired.ending.is_none() && self.memory.failed.is_none() && !pod.is_finished();
         let refreshes = lives && self.places.is_some() && volumes::change(pod);
         tokio::select! {
             () = self.wake.notified() => {}
-            changed = self.wishes.changed() => {
+            changed = self.desired_updates.changed() => {
                 if changed.is_err() {
                     std::future::pending::<()>().await; // the kubelet is being dropped
                 }
@@ -375,9 +391,9 @@ impl Worker {
         }
         if refreshes && self.refresh <= Instant::now() {
             self.refresh = Instant::now() + REFRESH;
-            match volumes::prepare(&self.host, &self.wish.pod).await {
+            match volumes::prepare(&self.host, &self.desired.pod).await {
                 Ok(places) => self.places = Some(places),
-                Err(error) => self.tell_failed_mount(error).await,
+                Err(error) => self.record_failed_mount(error).await,
             }
         }
     }

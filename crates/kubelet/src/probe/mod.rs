@@ -80,7 +80,7 @@ pub(crate) async fn run(
     (pod, container): (Pod, Container),
     began: Duration,
     ending: watch::Receiver<bool>,
-    (tally, tell): (Arc<Tally>, mpsc::Sender<(String, Finding)>),
+    (tally, findings): (Arc<Tally>, mpsc::Sender<(String, Finding)>),
 ) {
     let (started, on_start) = watch::channel(container.startup_probe().is_none());
     let start = Instant::now().checked_sub(began).unwrap_or_else(Instant::now);
@@ -92,7 +92,7 @@ pub(crate) async fn run(
             pod: pod.clone(),
             container: container.clone(),
             tally: tally.clone(),
-            tell: tell.clone(),
+            findings: findings.clone(),
             start,
         };
         let (started, mut on_start, mut ending) =
@@ -122,7 +122,7 @@ struct Prober {
     pod: Pod,
     container: Container,
     tally: Arc<Tally>,
-    tell: mpsc::Sender<(String, Finding)>,
+    findings: mpsc::Sender<(String, Finding)>,
     start: Instant,
 }
 
@@ -186,7 +186,7 @@ impl Prober {
 
     async fn say(&self, finding: Finding) {
         // the worker may have ended
-        let _ = self.tell.send((self.target.container.clone(), finding)).await;
+        let _ = self.findings.send((self.target.container.clone(), finding)).await;
     }
 }
 

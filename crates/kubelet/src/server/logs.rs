@@ -58,7 +58,7 @@ pub(crate) async fn answer(
     query: Option<&str>,
 ) -> Answer {
     let Some(pod) = host.pods.find(namespace, name, "") else {
-        return text(StatusCode::NOT_FOUND, &format!("pod \"{name}\" not found"));
+        return text(StatusCode::NOT_FOUND, &format!("pod \"{name}\" does not exist"));
     };
     let number = |name: &str| word(query, name).and_then(|value| value.parse::<i64>().ok());
     let options = Options {
@@ -93,12 +93,12 @@ pub(crate) async fn answer(
         }
         Err(why) => return text(StatusCode::BAD_REQUEST, &why),
     };
-    let (tell, told) = mpsc::channel::<Result<Frame<Bytes>, io::Error>>(8);
-    let reader = Reader { host: host.clone(), id, path, options, tell };
+    let (frame_sender, frames) = mpsc::channel::<Result<Frame<Bytes>, io::Error>>(8);
+    let reader = Reader { host: host.clone(), id, path, options, frame_sender };
     let cx = host.cx.clone();
     cx.spawn("logs", async move { reader.run().await });
-    let stream = futures_util::stream::unfold(told, |mut told| async move {
-        told.recv().await.map(|frame| (frame, told))
+    let stream = futures_util::stream::unfold(frames, |mut frames| async move {
+        frames.recv().await.map(|frame| (frame, frames))
     });
     let mut answer = Response::new(BodyExt::boxed(StreamBody::new(stream)));
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
@@ -165,14 +165,14 @@ struct Reader {
     id: String,
     path: PathBuf,
     options: Options,
-    tell: mpsc::Sender<Result<Frame<Bytes>, io::Error>>,
+    frame_sender: mpsc::Sender<Result<Frame<Bytes>, io::Error>>,
 }
 
 impl Reader {
     async fn run(self) {
         if let Err(error) = self.read().await {
             // a reader who has gone is no matter
-            let _ = self.tell.send(Err(error)).await;
+            let _ = self.frame_sender.send(Err(error)).await;
         }
     }
 
@@ -199,14 +199,15 @@ impl Reader {
             let mut out = shown(&lines.add(&chunk[..got]), &self.options);
             out.truncate(left);
             left -= out.len();
-            if !out.is_empty() && self.tell.send(Ok(Frame::data(out.into()))).await.is_err() {
+            if !out.is_empty() && self.frame_sender.send(Ok(Frame::data(out.into()))).await.is_err()
+            {
                 return Ok(());
             }
             if left == 0 {
                 return Ok(());
             }
             if got == 0 {
-                if !self.options.follow || self.tell.is_closed() {
+                if !self.options.follow || self.frame_sender.is_closed() {
                     return Ok(());
                 }
                 let runs = self

@@ -187,9 +187,9 @@ fn pods(host: &Host) -> Value {
         .pods
         .all()
         .iter()
-        .map(|wish| {
-            let mut pod = wish.pod.tree().clone();
-            if let Some(status) = host.statuses.get(wish.pod.metadata().uid()) {
+        .map(|desired| {
+            let mut pod = desired.pod.tree().clone();
+            if let Some(status) = host.statuses.get(desired.pod.metadata().uid()) {
                 pod["status"] = status;
             }
             pod

@@ -94,7 +94,7 @@ pub(crate) async fn metrics(host: &Host) -> Answer {
     out.family("kubelet_active_pods", "gauge", "The number of pods the kubelet considers active.")
         .put(
             &[("static", ""), ("mirror", "")],
-            all.iter().filter(|wish| wish.is_here()).count(),
+            all.iter().filter(|desired| desired.is_active()).count(),
             None,
         );
     out.family(

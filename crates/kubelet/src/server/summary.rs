@@ -74,8 +74,8 @@ impl Writer {
         let about = &mut out["podRef"];
         (about["name"], about["namespace"]) = ((&*pod.name).into(), (&*pod.namespace).into());
         about["uid"] = (&*pod.uid).into();
-        let wish = self.host.pods.find(&pod.namespace, &pod.name, &pod.uid);
-        let start = wish.as_ref().and_then(|pod| pod.status().start_time().map(str::to_owned));
+        let desired = self.host.pods.find(&pod.namespace, &pod.name, &pod.uid);
+        let start = desired.as_ref().and_then(|pod| pod.status().start_time().map(str::to_owned));
         out["startTime"] = start.map_or(Value::Null, |start| start.as_str().into());
         (out["cpu"], out["memory"]) = (cpu(&pod.cpu), memory(&pod.memory, pod.cpu.time));
         out["containers"] = pod.containers.iter().map(|one| self.container(one)).collect();
@@ -86,7 +86,8 @@ impl Writer {
             out["network"] = interfaces(network);
         }
         out["process_stats"]["process_count"] = pod.processes.into();
-        let written = wish.map(|pod| usage::volumes(&self.host.config, &pod)).unwrap_or_default();
+        let written =
+            desired.map(|pod| usage::volumes(&self.host.config, &pod)).unwrap_or_default();
         let of = |one: &usage::Container| one.layer_bytes + one.log_bytes + one.message_bytes;
         let mut sum = pod.containers.iter().map(of).sum::<u64>();
         sum += usage::shared_files(&self.host.config, &pod.uid);

@@ -42,16 +42,19 @@ pub(crate) fn start(host: &Arc<Host>) {
             }
             loop {
                 let mut good = true;
-                for wish in
-                    host.pods.all().iter().filter(|wish| wish.is_static && wish.ending.is_none())
+                for desired in host
+                    .pods
+                    .all()
+                    .iter()
+                    .filter(|desired| desired.is_static && desired.ending.is_none())
                 {
-                    good &= told(&keep(&host, &objects, &wish.pod).await);
+                    good &= told(&keep(&host, &objects, &desired.pod).await);
                 }
                 let wished = host.pods.all();
                 let wanted = |pod: &Pod| {
-                    wished
-                        .iter()
-                        .any(|wish| wish.is_static && is_of(pod, wish.pod.metadata().uid()))
+                    wished.iter().any(|desired| {
+                        desired.is_static && is_of(pod, desired.pod.metadata().uid())
+                    })
                 };
                 for pod in objects.all().iter().filter(|pod| is_mirror(pod) && !wanted(pod)) {
                     good &= told(&remove(&objects, pod).await);

@@ -14,7 +14,7 @@ use volume::{File, Files};
 
 use crate::{
     Host,
-    certificates::{Credentials, Slot, Wish},
+    certificates::{CertificateRequest, Credentials, Slot},
     env::{self, Sources},
     objects::{Data, Wanted},
 };
@@ -145,9 +145,9 @@ impl Reader<'_> {
         let slot = Slot { pod, volume: self.volume.to_owned(), source: at };
         let node = self.host.node().ok_or("the node is not registered yet")?;
         let node = (node.metadata().name(), node.metadata().uid());
-        let wish = Wish { pod: self.pod, source, node };
+        let request = CertificateRequest { pod: self.pod, source, node };
         let Credentials { key, chain, .. } =
-            self.host.objects.certificate(&slot, &wish, self.host.now()).await?;
+            self.host.objects.certificate(&slot, &request, self.host.now()).await?;
         let both = format!("{key}{chain}");
         let files = [
             (source.credential_bundle_path(), both),

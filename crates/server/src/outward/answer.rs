@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use http::{Response, StatusCode, header::CONTENT_TYPE};
-use object::{Object, Status, Value, View, from_json, quote::quote, yaml::from_yaml};
+use object::{
+    Object, Status, StatusDetails, Subject, Value, View, from_json, quote::quote, yaml::from_yaml,
+};
 
 use crate::codec::typed;
 
@@ -48,37 +50,64 @@ fn refused(answer: &Response<Bytes>) -> String {
     let body = &answer.body()[..answer.body().len().min(LONGEST)];
     let said = if is_text { String::from_utf8_lossy(body) } else { "unknown".into() };
     let said = said.trim();
-    match answer.status().as_u16() {
-        400 => "the server rejected our request for an unknown reason",
-        401 => "the server has asked for the client to provide credentials",
-        404 => "the server could not find the requested resource",
-        405 => "the server does not allow this method on the requested resource",
-        406 if matches!(said, "" | "unknown") => {
-            "the server was unable to respond with a content type that the client supports"
+    reason_and_message(answer.status().as_u16(), said).1
+}
+
+/// The Status of an answer that is no object, as client-go's `NewGenericServerResponse` makes it where the verb is
+/// not known.
+pub fn server_response(code: u16, subject: Subject, body: &str) -> Status {
+    let (reason, message) = reason_and_message(code, body);
+    let Subject { group, resource, name } = subject;
+    let resource_and_group =
+        if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };
+    let message = format!("{message} ( {resource_and_group} {name})");
+    let details = StatusDetails::new().with_name(name).with_group(group).with_kind(resource);
+    Status::failure(code.into(), reason, message).with_details(details)
+}
+
+fn reason_and_message(code: u16, said: &str) -> (&'static str, String) {
+    let (reason, message) = match code {
+        400 => ("BadRequest", "the server rejected our request for an unknown reason"),
+        401 => ("Unauthorized", "the server has asked for the client to provide credentials"),
+        403 => ("Forbidden", said),
+        404 => ("NotFound", "the server could not find the requested resource"),
+        405 => {
+            ("MethodNotAllowed", "the server does not allow this method on the requested resource")
         }
-        403 | 406 | 415 => said,
-        409 => "the server reported a conflict",
-        422 => "the server rejected our request due to an error in our request",
-        429 => "the server has received too many requests and has asked us to try again later",
-        503 => "the server is currently unable to handle the request",
-        504 => {
+        406 if matches!(said, "" | "unknown") => (
+            "NotAcceptable",
+            "the server was unable to respond with a content type that the client supports",
+        ),
+        406 => ("NotAcceptable", said),
+        409 => ("Conflict", "the server reported a conflict"),
+        415 => ("UnsupportedMediaType", said),
+        422 => ("Invalid", "the server rejected our request due to an error in our request"),
+        429 => (
+            "TooManyRequests",
+            "the server has received too many requests and has asked us to try again later",
+        ),
+        503 => ("ServiceUnavailable", "the server is currently unable to handle the request"),
+        504 => (
+            "Timeout",
             "the server was unable to return a response in the time allotted, but may still be \
-             processing the request"
-        }
+             processing the request",
+        ),
         code if code >= 500 => {
             let said = quote(said);
-            return format!(
+            let message = format!(
                 "an error on the server ({said}) has prevented the request from succeeding"
             );
+            return ("InternalError", message);
         }
         code => {
-            return format!(
+            let message = format!(
                 "the server responded with the status code {code} but did not return more \
                  information"
             );
+            return ("", message);
         }
-    }
-    .to_owned()
+    };
+    (reason, message.to_owned())
 }
 
 fn content_type(answer: &Response<Bytes>) -> Option<&str> {

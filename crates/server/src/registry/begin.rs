@@ -99,10 +99,11 @@ pub(super) fn keep_identity(object: &mut Value, old: &Value) {
     }
 }
 
-/// A plugin may change an object, not make another of it, or put it elsewhere. It may give a name
-/// to one that has none.
+/// A plugin may change an object, not replace it by one of another kind, or move it to another
+/// namespace. It may rename what is created, unless the request's path names it (`named`).
 pub(super) fn keep_given_identity(
     operation: Operation,
+    named: bool,
     given: &Value,
     object: &mut Value,
 ) -> Result<(), Status> {
@@ -117,7 +118,7 @@ pub(super) fn keep_given_identity(
     for (what, was, is, counts) in [
         ("apiVersion", was.api_version(), is.api_version(), true),
         ("kind", was.kind(), is.kind(), true),
-        ("name", was_meta.name(), is_meta.name(), updates || !was_meta.name().is_empty()),
+        ("name", was_meta.name(), is_meta.name(), updates || named),
         ("uid", was_meta.uid(), is_meta.uid(), updates),
     ] {
         if counts && was != is {

@@ -50,7 +50,7 @@ impl Registry {
         call.hear(said);
         decided?;
         if step.operation != Operation::Delete && object != given {
-            keep_given_identity(step.operation, &given, &mut object)?;
+            keep_given_identity(step.operation, call.applies, &given, &mut object)?;
             if Arc::ptr_eq(&step.served.definition, &step.served.hub) {
                 step.served.hub.fill(&mut object);
             } else {

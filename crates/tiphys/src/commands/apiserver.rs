@@ -6,7 +6,7 @@ use apiserver::{Config, Flags, grouped, start};
 use clap::{CommandFactory as _, Parser};
 use tracing::info;
 
-use super::{asked_to_stop, exit, parse, run_async};
+use super::{exit, parse, run_async, wait_for_shutdown_signal};
 
 #[derive(Parser)]
 pub(crate) struct Arguments {
@@ -36,7 +36,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
     run_async("kube-apiserver", async {
         let running = start(config).await?;
         info!(port = running.port, "serving");
-        asked_to_stop().await?;
+        wait_for_shutdown_signal().await?;
         running.stop().await;
         Ok(())
     })

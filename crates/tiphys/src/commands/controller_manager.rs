@@ -1,8 +1,6 @@
 //! `kube-controller-manager`.
 
-use std::{
-    ffi::OsString, fs, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration,
-};
+use std::{ffi::OsString, fs, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use clap::{ArgAction, Parser};
@@ -11,13 +9,13 @@ use controllers::{Config, Signing};
 use object::Value;
 use pki::Authority;
 use runtime::Context;
-use tokio::net::TcpListener;
 
 use super::{
-    asked_to_stop, duration,
+    duration,
     election::{ElectionFlags, lead},
     parse, run_async,
-    serving::{Component, ServingFlags, serve, serve_here},
+    serving::{Component, ServingComponent, ServingFlags, serve},
+    wait_for_shutdown_signal,
 };
 
 const NAME: &str = "kube-controller-manager";
@@ -101,7 +99,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
         let cx = Context::new(&client);
         serve(&cx, &flags.serving, flags.component()).await?;
         lead(&cx, flags.election.election(NAME), move |part| start(part, &client));
-        asked_to_stop().await?;
+        wait_for_shutdown_signal().await?;
         cx.stop().await;
         Ok(())
     })
@@ -133,19 +131,29 @@ impl Arguments {
         })
     }
 
-    /// Where it serves itself; port 0: nowhere.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.serving.address(&self.component())
+    fn signing(&self) -> anyhow::Result<Option<Signing>> {
+        let (Some(certificate), Some(key)) =
+            (&self.cluster_signing_cert_file, &self.cluster_signing_key_file)
+        else {
+            return Ok(None);
+        };
+        let authority = Authority::from_pem(&fs::read(certificate)?, &fs::read(key)?)
+            .with_context(|| format!("--cluster-signing-cert-file {}", certificate.display()))?;
+        let longest = self.cluster_signing_duration;
+        Ok(Some(Signing { authority: Arc::new(authority), longest }))
     }
 
-    /// Serves what it says of itself; `client` is who asks about callers' tokens and rights.
-    pub(crate) async fn serve_on(
-        &self,
-        listener: TcpListener,
-        cx: &Context,
-        client: &Client,
-    ) -> anyhow::Result<()> {
-        serve_here(listener, cx, (&self.serving, self.component()), client).await
+    fn token_signer(&self) -> anyhow::Result<Option<Arc<pki::Signer>>> {
+        let Some(path) = &self.service_account_private_key_file else { return Ok(None) };
+        let key = pki::Key::from_pem(&fs::read(path)?)
+            .with_context(|| format!("--service-account-private-key-file {}", path.display()))?;
+        Ok(Some(Arc::new(pki::Signer::new(key, String::new()))))
+    }
+}
+
+impl ServingComponent for Arguments {
+    fn serving_flags(&self) -> &ServingFlags {
+        &self.serving
     }
 
     fn component(&self) -> Component {
@@ -164,25 +172,6 @@ impl Arguments {
         let mut configuration = Value::object();
         configuration["kubecontrollermanager.config.k8s.io"] = own;
         Component { name: NAME, port: 10_257, tolerates: false, configuration }
-    }
-
-    fn signing(&self) -> anyhow::Result<Option<Signing>> {
-        let (Some(certificate), Some(key)) =
-            (&self.cluster_signing_cert_file, &self.cluster_signing_key_file)
-        else {
-            return Ok(None);
-        };
-        let authority = Authority::from_pem(&fs::read(certificate)?, &fs::read(key)?)
-            .with_context(|| format!("--cluster-signing-cert-file {}", certificate.display()))?;
-        let longest = self.cluster_signing_duration;
-        Ok(Some(Signing { authority: Arc::new(authority), longest }))
-    }
-
-    fn token_signer(&self) -> anyhow::Result<Option<Arc<pki::Signer>>> {
-        let Some(path) = &self.service_account_private_key_file else { return Ok(None) };
-        let key = pki::Key::from_pem(&fs::read(path)?)
-            .with_context(|| format!("--service-account-private-key-file {}", path.display()))?;
-        Ok(Some(Arc::new(pki::Signer::new(key, String::new()))))
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use super::{asked_to_stop, parse, run_async};
+use super::{parse, run_async, wait_for_shutdown_signal};
 use crate::up::Plugged;
 
 /// The longest that a network plugin may run.
@@ -80,7 +80,7 @@ async fn serve(flags: Arguments) -> Result<()> {
     info!(socket = %socket.display(), "serving");
     let stop = CancellationToken::new();
     let ended = async {
-        asked_to_stop().await?;
+        wait_for_shutdown_signal().await?;
         stop.cancel();
         anyhow::Ok(())
     };

@@ -10,7 +10,7 @@ use clap::Parser;
 use client::Client;
 use runtime::Context;
 
-use super::{asked_to_stop, parse, run_async};
+use super::{parse, run_async, wait_for_shutdown_signal};
 
 #[derive(Parser)]
 pub(super) struct Arguments {
@@ -49,7 +49,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
         };
         tokio::select! {
             served = dns::run(&cx, config) => served?,
-            stopped = asked_to_stop() => stopped?,
+            stopped = wait_for_shutdown_signal() => stopped?,
         }
         cx.stop().await;
         Ok(())

@@ -13,7 +13,7 @@ use store::{
 };
 use tracing::info;
 
-use super::{asked_to_stop, parse, run_async};
+use super::{parse, run_async, wait_for_shutdown_signal};
 
 /// How much is taken when nobody says otherwise, as etcd has it.
 const QUOTA: u64 = 2 << 30;
@@ -126,7 +126,7 @@ async fn serve(flags: Arguments) -> Result<()> {
     let etcd = Etcd::open(log, clock, setup(&flags, &data)?)?;
     info!(urls = flags.listen_client_urls.join(","), "serving");
     let stop = async {
-        if let Err(error) = asked_to_stop().await {
+        if let Err(error) = wait_for_shutdown_signal().await {
             tracing::error!(%error, "cannot hear signals");
         }
     };

@@ -38,7 +38,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
         } else {
             tokio::select! {
                 served = serve(port) => served?,
-                stopped = super::asked_to_stop() => stopped?,
+                stopped = super::wait_for_shutdown_signal() => stopped?,
             }
         }
         Ok(())

@@ -31,6 +31,8 @@ use std::{ffi::OsString, pin::Pin, process::ExitCode, sync::OnceLock, time::Dura
 
 use clap::{CommandFactory as _, Parser};
 
+pub(crate) use self::serving::ServingComponent;
+
 /// One thing that the executable can do.
 pub(crate) struct Command {
     name: &'static str,
@@ -270,8 +272,8 @@ fn exit(name: &str, ended: anyhow::Result<()>) -> ExitCode {
     }
 }
 
-/// Returns when somebody asks the process to end.
-pub(crate) async fn asked_to_stop() -> anyhow::Result<()> {
+/// Waits for SIGTERM or SIGINT.
+pub(crate) async fn wait_for_shutdown_signal() -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let (mut terminate, mut interrupt) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);

@@ -12,7 +12,7 @@ use client::{Client, Kubeconfig};
 use object::Value;
 use runtime::Context;
 
-use super::{asked_to_stop, parse, run_async};
+use super::{parse, run_async, wait_for_shutdown_signal};
 
 const HEALTHZ: &str = "0.0.0.0:10256";
 const METRICS: &str = "127.0.0.1:10249";
@@ -104,7 +104,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
         let listeners = flags.listeners(name);
         let node = crate::up::proxy_node(name, ips, &cluster)?;
         proxy::start(&cx, proxy::Config { node, listeners, set_conntrack: true });
-        asked_to_stop().await?;
+        wait_for_shutdown_signal().await?;
         cx.stop().await;
         Ok(())
     })

@@ -1,19 +1,18 @@
 //! `kube-scheduler`.
 
-use std::{ffi::OsString, net::SocketAddr, path::PathBuf, process::ExitCode};
+use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 use clap::Parser;
 use client::{Client, Kubeconfig};
 use object::Value;
 use runtime::Context;
 use scheduler::Config;
-use tokio::net::TcpListener;
 
 use super::{
-    asked_to_stop,
     election::{ElectionFlags, lead},
     parse, run_async,
-    serving::{Component, ServingFlags, serve, serve_here},
+    serving::{Component, ServingComponent, ServingFlags, serve},
+    wait_for_shutdown_signal,
 };
 
 const NAME: &str = "kube-scheduler";
@@ -42,7 +41,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
         lead(&cx, flags.election.election(NAME), move |part| {
             scheduler::start(part, config.clone());
         });
-        asked_to_stop().await?;
+        wait_for_shutdown_signal().await?;
         cx.stop().await;
         Ok(())
     })
@@ -53,20 +52,11 @@ impl Arguments {
     pub(crate) fn config(&self) -> Config {
         Config::default()
     }
+}
 
-    /// Where it serves itself; port 0: nowhere.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.serving.address(&self.component())
-    }
-
-    /// Serves what it says of itself; `client` is who asks about callers' tokens and rights.
-    pub(crate) async fn serve_on(
-        &self,
-        listener: TcpListener,
-        cx: &Context,
-        client: &Client,
-    ) -> anyhow::Result<()> {
-        serve_here(listener, cx, (&self.serving, self.component()), client).await
+impl ServingComponent for Arguments {
+    fn serving_flags(&self) -> &ServingFlags {
+        &self.serving
     }
 
     fn component(&self) -> Component {

@@ -13,6 +13,7 @@ use sys::landlock::{self, Access};
 use tracing::info;
 
 use super::{Settings, components, sockets::Sockets};
+use crate::commands::ServingComponent as _;
 
 /// Where the data folder is to a process that could not go there by its path.
 const DATA: &str = "/proc/self/fd/3";
@@ -63,7 +64,7 @@ pub(crate) async fn run() -> Result<()> {
         scheduler::start(&cx, flags.config());
         parts.push(cx);
     }
-    crate::commands::asked_to_stop().await?;
+    crate::commands::wait_for_shutdown_signal().await?;
     for part in parts {
         part.stop().await;
     }

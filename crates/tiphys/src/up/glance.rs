@@ -1,5 +1,5 @@
-//! What an operator wants to know at a glance: the API server, nodes, pods, certificates, store,
-//! disk, memory, and ports that are not where upstream has them.
+//! The summary that `tiphys status` prints: the API server, nodes, pods, certificates, store, disk, memory,
+//! and ports that differ from upstream's.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -18,25 +18,27 @@ use crate::commands::human_size;
 
 /// How long the API server may take to answer.
 const LONGEST: Duration = Duration::from_secs(10);
-/// As many pods are named.
+/// How many pods are named.
 const NAMED: usize = 5;
 const DAY: i64 = 86_400;
 
 pub(super) struct Glance {
-    /// A name and a sentence each.
+    /// Pairs of a title and its text.
     pub(super) lines: Vec<(&'static str, String)>,
-    /// The API server does.
+    /// Whether the API server answers.
     pub(super) answers: bool,
 }
 
 pub(super) async fn look(layout: &Layout, settings: &Settings) -> Glance {
     let mut lines = Vec::new();
-    let asked = match client(layout, settings) {
-        Some((client, url)) => timeout(LONGEST, ask(&client, &url, settings)).await.ok().flatten(),
+    let report = match client(layout, settings) {
+        Some((client, url)) => {
+            timeout(LONGEST, query_cluster(&client, &url, settings)).await.ok().flatten()
+        }
         None => None,
     };
-    let answers = asked.is_some();
-    match asked {
+    let answers = report.is_some();
+    match report {
         Some(found) => lines.extend(found),
         None => lines.push(("API server", "does not answer".to_owned())),
     }
@@ -60,7 +62,7 @@ pub(super) async fn look(layout: &Layout, settings: &Settings) -> Glance {
     Glance { lines, answers }
 }
 
-/// The administrator, and where the API server is; on a node that has joined, the node.
+/// A client of the administrator, or of the kubelet on a joined node, and the URL of the API server.
 fn client(layout: &Layout, settings: &Settings) -> Option<(Client, String)> {
     if settings.is_joined() {
         let path = layout.path(MEMBERSHIP);
@@ -74,7 +76,7 @@ fn client(layout: &Layout, settings: &Settings) -> Option<(Client, String)> {
     Some((client, format!("https://{address}")))
 }
 
-async fn ask(
+async fn query_cluster(
     client: &Client,
     url: &str,
     settings: &Settings,

@@ -56,7 +56,7 @@ pub(crate) async fn run(layout: &Layout) -> Result<()> {
     }
     routes(&proxy_cx, &settings, network.clone());
 
-    let mut stopped = pin!(crate::commands::asked_to_stop());
+    let mut stopped = pin!(crate::commands::wait_for_shutdown_signal());
     loop {
         tokio::select! {
             stopped = &mut stopped => break stopped?,

@@ -10,7 +10,7 @@ use std::{fs, net::IpAddr, path::Path};
 use anyhow::{Context as _, Result};
 use object::yaml;
 
-pub(crate) use self::choose::{Wishes, note_restored};
+pub(crate) use self::choose::{ConfigOverrides, note_restored};
 use super::Profile;
 
 /// One field for each key of the file; `file` has the keys.

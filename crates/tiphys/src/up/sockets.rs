@@ -21,6 +21,7 @@ use super::{
     Settings, components,
     ports::{Ports, UPSTREAM},
 };
+use crate::commands::ServingComponent as _;
 
 /// In the order in which they are passed, behind the data folder.
 #[derive(Debug)]

@@ -18,7 +18,7 @@ use container::image::Registries;
 use super::{
     Layout, Place, Profile, Settings, check, clusters, components, join, machine,
     progress::{self, Progress},
-    settings::Wishes,
+    settings::ConfigOverrides,
     settle::{self, Supervisor},
     status, supervise,
 };
@@ -98,7 +98,7 @@ pub(crate) async fn run(up: Up) -> Result<()> {
         rustix::process::geteuid().is_root(),
         "tiphys up needs root: it makes containers and networks"
     );
-    let wishes = up.wishes()?;
+    let overrides = up.overrides()?;
     check::demand()?;
     let layout = up.place.layout()?;
     if join::is_joined(&layout) {
@@ -108,7 +108,7 @@ pub(crate) async fn run(up: Up) -> Result<()> {
         check_kubeconfig(path)?;
     }
     let applied = Settings::applied(&layout);
-    let settings = Settings::wanted(&layout, applied.as_ref(), &wishes)?;
+    let settings = Settings::resolve(&layout, applied.as_ref(), &overrides)?;
     let prepared = components::prepare(&layout, settings)?;
     let settings = prepared.settings.clone();
     let running = status::pid(&layout.path("run/supervisor.pid"));
@@ -184,7 +184,7 @@ pub(super) async fn in_foreground(
 
 impl Up {
     /// What the flags say of the settings, checked.
-    fn wishes(&self) -> Result<Wishes> {
+    fn overrides(&self) -> Result<ConfigOverrides> {
         for part in self.disable.iter().flatten().filter(|part| !part.is_empty()) {
             ensure!(
                 PARTS.contains(&part.as_str()),
@@ -208,7 +208,7 @@ impl Up {
         }
         let registries = self.registry.iter().flatten().filter(|text| !text.is_empty());
         Registries::parse(registries.map(String::as_str)).context("--registry")?;
-        Ok(Wishes {
+        Ok(ConfigOverrides {
             node_name: self.node_name.clone(),
             node_ip: self.node_ip,
             port: self.port,

@@ -36,7 +36,7 @@ pub(crate) async fn run(layout: &Layout) -> Result<()> {
     let lock = lock(layout).await?;
     protect::protect(layout);
     write_private(&layout.path("run/supervisor.pid"), std::process::id().to_string().as_bytes())?;
-    let mut stop = pin!(crate::commands::asked_to_stop());
+    let mut stop = pin!(crate::commands::wait_for_shutdown_signal());
     let mut reload = signal(SignalKind::hangup())?;
     let mut sockets: Option<Sockets> = None;
     loop {

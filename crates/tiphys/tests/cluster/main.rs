@@ -4,6 +4,7 @@
 mod bad_input;
 mod comes_and_goes;
 mod components;
+mod config_overrides;
 mod etcd;
 mod first_minute;
 mod images;
@@ -21,6 +22,5 @@ mod settings;
 mod shell_image;
 mod snapshots;
 mod two_clusters;
-mod wishes;
 mod words;
 mod world;

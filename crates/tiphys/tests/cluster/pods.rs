@@ -1,5 +1,4 @@
-//! What pods can ask of a kubelet: variables from files, rules for restarts, gates of readiness, and an end in which
-//! they say that they are no longer ready.
+//! Pods with environment files, restart rules and readiness gates, and pods that are not ready while they terminate.
 
 mod files;
 
@@ -140,7 +139,7 @@ fn check_env_files(cluster: &Cluster) {
 }
 
 fn restart_rules() -> String {
-    let volume = "volumeMounts: [{name: work, mountPath: /work}]";
+    let volume = "volumeMounts: [{name: work, mountPath: /state}]";
     let rule = |action: &str| {
         format!(
             "restartPolicy: Never, restartPolicyRules: [{{action: {action}, exitCodes: {{operator: In, values: [42]}}}}]"
@@ -148,7 +147,7 @@ fn restart_rules() -> String {
     };
     // fails the first time only
     let once = |code: u8, last: &str| {
-        format!("if [ -f /work/done ]; then {last}; fi; touch /work/done; exit {code}")
+        format!("if [ -f /state/done ]; then {last}; fi; touch /state/done; exit {code}")
     };
     let work = "volumes: [{name: work, emptyDir: {}}]";
     let sidecar = container("side", "sleep 3600", "restartPolicy: Always");
@@ -224,7 +223,7 @@ fn check_gates(cluster: &Cluster) {
     assert_eq!(cluster.get("gated", stays), "False", "the kubelet leaves it as it was set");
 }
 
-/// Not ready from the moment that it is asked to end, but alive for long.
+/// A pod that takes long to terminate and is not ready meanwhile.
 fn ends_slowly() -> String {
     let script = "trap 'rm /tmp/ready' TERM; touch /tmp/ready; while true; do sleep 0.1; done";
     // a busy machine takes its time: the others wait for the first
@@ -365,7 +364,7 @@ fn check_logs(cluster: &Cluster) -> PathBuf {
 }
 
 #[test]
-fn pods_get_what_they_ask_for() {
+fn env_files_restart_rules_and_readiness_gates() {
     let cluster = Cluster::up("pods");
     // it reads until the other side has enough of it
     let silent = ["nc", "-ll", "-p", "5051", "-e", "/bin/sh", "-c", "exec cat > /dev/null"];

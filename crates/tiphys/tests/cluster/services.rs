@@ -30,7 +30,7 @@ impl Notified {
 
     fn wait(&self) {
         let mut buffer = [0; 64];
-        let length = self.0.recv(&mut buffer).expect("it is told when the start is over");
+        let length = self.0.recv(&mut buffer).expect("a notification when the start is over");
         assert_eq!(&buffer[..length], b"READY=1");
     }
 }
@@ -73,8 +73,8 @@ fn both_kinds_of_nodes_run_as_services() {
         refused.contains("--port: ") && refused.contains("has joined another machine's cluster"),
         "{refused}"
     );
-    let told = second.tiphys(&["up"]);
-    assert!(told.contains("n2 has joined"), "{told}");
+    let printed = second.tiphys(&["up"]);
+    assert!(printed.contains("n2 has joined"), "{printed}");
     let again = second.try_tiphys(&["join", "--kubeconfig", &membership]);
     assert!(again.contains("a node already runs on "), "{again}");
     let own = first.try_tiphys(&["join", "--kubeconfig", &membership]);

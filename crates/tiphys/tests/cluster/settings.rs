@@ -31,8 +31,8 @@ fn settings_change_by_running_up_again() {
     ];
     let mut words = vec!["up"];
     words.extend(flags.iter().flat_map(|(flag, value)| [*flag, *value]));
-    let told = world.tiphys(&words);
-    assert!(told.contains("applying the changed settings"), "{told}");
+    let printed = world.tiphys(&words);
+    assert!(printed.contains("applying the changed settings"), "{printed}");
     let kubeconfig = fs::read_to_string(world.path().join("kubeconfig/admin")).expect("a file");
     assert!(kubeconfig.contains(":7443"), "{kubeconfig}");
     let pods =
@@ -67,7 +67,7 @@ fn settings_change_by_running_up_again() {
     world.assert_nothing_left();
 }
 
-/// What is wrong is told in one line, and the cluster goes on as it was.
+/// An error is one line, and the cluster goes on as it was.
 fn refused_without_a_stop(world: &World) {
     let parts = || ["supervisor", "control", "node"].map(|part| world.pid(part));
     let before = parts();
@@ -87,17 +87,17 @@ fn refused_without_a_stop(world: &World) {
     for (flags, expected) in cases {
         let mut command = world.command(&["up"]);
         let out = output(command.args(*flags).arg("--data-dir").arg(world.path()));
-        let told = said(&out);
-        assert_eq!(out.status.code(), Some(1), "{flags:?}: {told}");
-        assert!(told.contains(expected), "{flags:?}: {told}");
-        assert_eq!(told.trim().lines().count(), 1, "{flags:?}: {told}");
+        let printed = said(&out);
+        assert_eq!(out.status.code(), Some(1), "{flags:?}: {printed}");
+        assert!(printed.contains(expected), "{flags:?}: {printed}");
+        assert_eq!(printed.trim().lines().count(), 1, "{flags:?}: {printed}");
     }
     fs::write(&config, format!("{text}tlsSan: [x]\n")).expect("written");
     let line = text.lines().count() + 1;
-    let told = world.try_tiphys(&["up"]);
+    let printed = world.try_tiphys(&["up"]);
     let expected =
         format!("line {line}, column 1: unknown key \"tlsSan\"; did you mean \"tlsSANs\"?");
-    assert!(told.contains(&expected) && told.contains("config.yaml"), "{told}");
+    assert!(printed.contains(&expected) && printed.contains("config.yaml"), "{printed}");
     fs::write(&config, text).expect("written");
     assert_eq!(parts(), before, "nothing was stopped");
 }

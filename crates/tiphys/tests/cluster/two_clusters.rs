@@ -40,8 +40,8 @@ fn two_clusters_do_not_touch_each_other() {
     let world = World::new("two");
     let other = Named { world: &world, name: format!("test-{}", std::process::id()) };
     world.tiphys(&["up", "--node-name", "n1"]);
-    let told = run(&mut other.command(&["up", "--node-name", "n1"]));
-    assert!(told.contains(&format!("tiphys status --name {}", other.name)), "{told}");
+    let printed = run(&mut other.command(&["up", "--node-name", "n1"]));
+    assert!(printed.contains(&format!("tiphys status --name {}", other.name)), "{printed}");
 
     let keys = ["port", "clusterCIDR", "serviceCIDR", "nodePortRange", "proxyTable"];
     let read = |folder: &str| {

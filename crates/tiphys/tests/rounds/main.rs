@@ -41,12 +41,12 @@ fn memory_returns_after_rounds_of_pods() {
     let most = curve.iter().map(|memory| memory.resident).max().unwrap_or_default();
     let limit = before.resident * 12 / 10 + NOISE;
     let began = Instant::now();
-    let mut told = Duration::ZERO;
+    let mut reported = Duration::ZERO;
     world.within(PATIENCE, "the memory has returned", || {
         let now = Memory::of(&world);
-        if began.elapsed() >= told {
+        if began.elapsed() >= reported {
             println!("{:.0?} after the last round: {now}", began.elapsed());
-            told += Duration::from_secs(15);
+            reported += Duration::from_secs(15);
         }
         now.resident <= limit
     });
@@ -61,9 +61,9 @@ fn memory_returns_after_rounds_of_pods() {
 
 /// Few, so that all tests end soon; `TIPHYS_ROUNDS` says how many others, `TIPHYS_LONG` 100.
 fn rounds() -> usize {
-    let asked = std::env::var_os("TIPHYS_ROUNDS").and_then(|count| count.to_str()?.parse().ok());
+    let given = std::env::var_os("TIPHYS_ROUNDS").and_then(|count| count.to_str()?.parse().ok());
     let long = std::env::var_os("TIPHYS_LONG").is_some();
-    asked.unwrap_or(if long { 100 } else { 6 })
+    given.unwrap_or(if long { 100 } else { 6 })
 }
 
 fn scale(world: &World, replicas: usize) {

@@ -14,7 +14,7 @@ use super::*;
 
 /// Only a failing test waits this long.
 const LONGEST: Duration = Duration::from_mins(3);
-/// What a registry is told that takes too long.
+/// The error for a registry that takes too long.
 const SLOW: [&str; 2] = ["no answer in time", "too slowly"];
 
 /// What is written in answer to a request for a path. `None`: nothing, and the connection stays.

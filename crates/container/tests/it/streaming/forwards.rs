@@ -1,10 +1,8 @@
 //! Port-forward, over SPDY, over SPDY inside WebSocket, and over WebSocket alone.
 
-use container::streaming::{
-    PortForwardRequest,
-    spdy::{Connection, Headers, Opener, Stream},
-};
+use container::streaming::PortForwardRequest;
 use futures_util::{SinkExt, StreamExt};
+use httpstream::spdy::{Connection, Headers, Opener, Stream};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_tungstenite::tungstenite::Message;
 

@@ -1,6 +1,6 @@
 //! Exec and attach over SPDY.
 
-use container::streaming::spdy::{Connection, Headers, Stream};
+use httpstream::spdy::{Connection, Headers, Stream};
 use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
-use container::streaming::spdy::{Connection, Headers, Opener};
 use futures_util::{SinkExt as _, StreamExt as _};
+use httpstream::spdy::{Connection, Headers, Opener};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional},
     net::TcpStream,

@@ -1,4 +1,4 @@
-//! What came of steps, and what is told of it.
+//! Results of steps, and the events that are recorded for them.
 
 use runtime::Severity;
 use tokio::time::sleep;
@@ -15,18 +15,19 @@ use crate::{
 
 impl Worker {
     /// Events for containers that have begun to wait.
-    pub(super) fn tell_waits(&mut self) {
+    pub(super) fn record_backoff_events(&mut self) {
         let now = self.host.nanos();
-        let pod = &self.wish.pod;
+        let pod = &self.desired.pod;
         for (name, (reason, message)) in &mut self.memory.waiting {
             let waits = self.memory.not_before.get(name).is_some_and(|at| *at > now);
-            if reason == "ErrImagePull" && waits && self.told.get(name) == Some(reason) {
+            if reason == "ErrImagePull" && waits && self.recorded_reasons.get(name) == Some(reason)
+            {
                 let specs = pod.spec();
                 let spec = specs.all_containers().find(|one| one.name() == name);
                 let image = spec.map(|spec| spec.image().to_owned()).unwrap_or_default();
                 let short = format!("Back-off pulling image \"{image}\"");
-                self.host.tell(pod, name, Severity::Normal, "BackOff", short.clone());
-                self.host.tell(
+                self.host.record_event(pod, name, Severity::Normal, "BackOff", short.clone());
+                self.host.record_event(
                     pod,
                     name,
                     Severity::Warning,
@@ -36,24 +37,24 @@ impl Worker {
                 *message = format!("{short}: ErrImagePull: {message}");
                 *reason = "ImagePullBackOff".into();
             }
-            if self.told.get(name) != Some(reason) {
-                self.told.insert(name.clone(), reason.clone());
+            if self.recorded_reasons.get(name) != Some(reason) {
+                self.recorded_reasons.insert(name.clone(), reason.clone());
                 if reason == "CrashLoopBackOff" {
                     let meta = pod.metadata();
-                    let told = format!(
+                    let message = format!(
                         "Back-off restarting failed container {name} in pod {}_{}({})",
                         meta.name(),
                         meta.namespace(),
                         meta.uid()
                     );
-                    self.host.tell(pod, name, Severity::Warning, "BackOff", told);
+                    self.host.record_event(pod, name, Severity::Warning, "BackOff", message);
                 }
             }
         }
     }
 
     pub(super) async fn learn(&mut self, outcome: Outcome) -> bool {
-        let pod = self.wish.pod.clone();
+        let pod = self.desired.pod.clone();
         match outcome {
             Outcome::Done => true,
             Outcome::Failed(error) => {
@@ -67,24 +68,24 @@ impl Worker {
                 true
             }
             Outcome::Prepared(Err(error)) => {
-                self.tell_failed_mount(error).await;
+                self.record_failed_mount(error).await;
                 self.put_off(SANDBOX, 1, 120);
                 false
             }
             Outcome::Resized(Ok(())) => {
                 if self.memory.resizing {
-                    let message = resize::told(&pod, "completed", None);
-                    self.host.tell(&pod, "", Severity::Normal, "ResizeCompleted", message);
+                    let message = resize::event_message(&pod, "completed", None);
+                    self.host.record_event(&pod, "", Severity::Normal, "ResizeCompleted", message);
                 }
                 self.memory.resizing = false;
                 self.memory.resize = None;
-                // a runtime that shows other limits than it was given is not asked all the time
+                // a runtime that reports other limits than it was given is not updated again and again
                 self.put_off(RESIZE, 1, LAST_BACKOFF);
                 true
             }
             Outcome::Resized(Err(error)) => {
-                let message = resize::told(&pod, "error", Some(&error));
-                self.host.tell(&pod, "", Severity::Warning, "ResizeError", message);
+                let message = resize::event_message(&pod, "error", Some(&error));
+                self.host.record_event(&pod, "", Severity::Warning, "ResizeError", message);
                 self.memory.resize = Some(error);
                 self.put_off(RESIZE, FIRST_BACKOFF, LAST_BACKOFF);
                 false
@@ -94,7 +95,13 @@ impl Worker {
                 true
             }
             Outcome::Sandboxed(Err((_, error))) => {
-                self.host.tell(&pod, "", Severity::Warning, "FailedCreatePodSandBox", error);
+                self.host.record_event(
+                    &pod,
+                    "",
+                    Severity::Warning,
+                    "FailedCreatePodSandBox",
+                    error,
+                );
                 self.put_off(SANDBOX, 1, 60);
                 false
             }
@@ -106,7 +113,7 @@ impl Worker {
                         self.memory.waiting.remove(&name);
                         self.memory.not_before.remove(&name);
                         self.memory.backoffs.remove(&format!("start {name}"));
-                        self.told.remove(&name);
+                        self.recorded_reasons.remove(&name);
                         true
                     }
                     Err(why) => {
@@ -121,12 +128,12 @@ impl Worker {
         }
     }
 
-    /// An event for volumes that cannot be put in place, unless the pod is on its way out: what it names often goes
-    /// together with it, and the API is asked whether it did.
-    pub(super) async fn tell_failed_mount(&self, error: String) {
-        let pod = &self.wish.pod;
-        if self.wishes.borrow().ending.is_none() && self.host.is_wanted(pod).await {
-            self.host.tell(pod, "", Severity::Warning, "FailedMount", error);
+    /// Records a FailedMount event, unless the pod is being deleted, which is looked up in the API: the objects
+    /// that its volumes refer to are often deleted together with it.
+    pub(super) async fn record_failed_mount(&self, error: String) {
+        let pod = &self.desired.pod;
+        if self.desired_updates.borrow().ending.is_none() && self.host.is_wanted(pod).await {
+            self.host.record_event(pod, "", Severity::Warning, "FailedMount", error);
         }
     }
 

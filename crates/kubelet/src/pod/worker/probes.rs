@@ -29,7 +29,7 @@ impl Worker {
         });
         self.memory.probes.retain(|id, _| running.iter().any(|one| one.id == *id));
         while self.tasks.try_join_next().is_some() {}
-        let pod = &self.wish.pod;
+        let pod = &self.desired.pod;
         for container in running {
             let known = self.probers.contains_key(&container.id);
             let spec = pod.spec().all_containers().find(|one| one.name() == container.name);
@@ -61,7 +61,7 @@ impl Worker {
                 (pod.clone(), spec.clone()),
                 Duration::from_nanos(began),
                 self.ending.subscribe(),
-                (self.host.probed.clone(), self.tell.clone()),
+                (self.host.probed.clone(), self.finding_sender.clone()),
             );
             self.probers.insert(container.id, self.tasks.spawn(asking));
         }
@@ -76,7 +76,7 @@ impl Worker {
         match finding {
             Finding::Started => {
                 probes.started = true;
-                let specs = self.wish.pod.spec();
+                let specs = self.desired.pod.spec();
                 let spec = specs.all_containers().find(|one| one.name() == name);
                 probes.ready |= spec.is_some_and(|spec| spec.readiness_probe().is_none());
             }
@@ -88,14 +88,14 @@ impl Worker {
             }
             Finding::Unhealthy(role, said) => {
                 let message = format!("{} probe failed: {said}", role.name());
-                let pod = &self.wish.pod;
-                self.host.tell(pod, &name, Severity::Warning, "Unhealthy", message);
+                let pod = &self.desired.pod;
+                self.host.record_event(pod, &name, Severity::Warning, "Unhealthy", message);
             }
             Finding::Errored(role, why) => {
                 let role = role.name();
                 let message = format!("{role} probe errored and resulted in unknown state: {why}");
-                let pod = &self.wish.pod;
-                self.host.tell(pod, &name, Severity::Warning, "Unhealthy", message);
+                let pod = &self.desired.pod;
+                self.host.record_event(pod, &name, Severity::Warning, "Unhealthy", message);
             }
         }
     }

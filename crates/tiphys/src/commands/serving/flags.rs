@@ -1,4 +1,4 @@
-//! The flags of what components serve themselves: where, with which certificate, and to whom.
+//! Flags of the HTTPS server of a component: address, certificate, authentication and authorization.
 
 use std::{
     fs,
@@ -23,103 +23,104 @@ use super::{
     delegated::{Delegated, Memory, Proxies},
 };
 
-/// Where API servers say how they authenticate.
+/// The ConfigMap in which API servers publish how they authenticate.
 const PUBLISHED: &str =
     "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 
 #[derive(Args)]
-pub(in crate::commands) struct ServingFlags {
-    /// The address to listen on.
+pub(crate) struct ServingFlags {
+    /// IP address to listen on.
     #[arg(long, default_value = "0.0.0.0")]
     pub(super) bind_address: IpAddr,
-    /// The port to listen on; 0: nothing is served.
+    /// Port to serve HTTPS on; 0 serves nothing.
     #[arg(long)]
     pub(super) secure_port: Option<u16>,
-    /// The certificate to serve with; without it, one is made at every start.
+    /// File with the serving certificate; without it, a self-signed one is generated at every start.
     #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
     tls_cert_file: Option<PathBuf>,
-    /// Its key.
+    /// File with the private key of --tls-cert-file.
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     tls_private_key_file: Option<PathBuf>,
-    /// The oldest version of TLS.
+    /// Minimum TLS version.
     #[arg(long, default_value = "VersionTLS12", value_parser = ["VersionTLS12", "VersionTLS13"])]
     tls_min_version: String,
-    /// The cipher suites of TLS 1.2; those of 1.3 always are.
+    /// Cipher suites of TLS 1.2; those of TLS 1.3 cannot be configured.
     #[arg(long, value_delimiter = ',')]
     tls_cipher_suites: Vec<String>,
-    /// HTTP/1.1 only.
+    /// Serve HTTP/1.1 only.
     #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     disable_http2_serving: bool,
-    /// How to ask the API server about tokens; without it nobody is asked.
+    /// Kubeconfig for TokenReviews; without it, bearer tokens are not accepted.
     #[arg(long, value_name = "FILE")]
     authentication_kubeconfig: Option<PathBuf>,
-    /// What is not said here is not looked up in the cluster either.
+    /// Do not look up missing authentication settings in the cluster.
     #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     authentication_skip_lookup: bool,
-    /// Go on when that cannot be looked up.
+    /// Start even if the lookup of missing authentication settings fails.
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     authentication_tolerate_lookup_failure: Option<bool>,
-    /// How long answers about tokens are remembered.
+    /// How long the results of TokenReviews are cached.
     #[arg(long, default_value = "10s", value_parser = duration)]
     authentication_token_webhook_cache_ttl: Duration,
-    /// Whose client certificates are believed.
+    /// File with the certificate authorities that client certificates are verified against.
     #[arg(long, value_name = "FILE")]
     client_ca_file: Option<PathBuf>,
-    /// Whose client certificates proxies show that say who calls.
+    /// File with the certificate authorities of front proxies, which pass user names on in headers.
     #[arg(long, value_name = "FILE")]
     requestheader_client_ca_file: Option<PathBuf>,
-    /// Their common names; empty: any.
+    /// Common names of front proxies' client certificates; empty allows any.
     #[arg(long, value_delimiter = ',')]
     requestheader_allowed_names: Vec<String>,
-    /// The headers that name the user.
+    /// Request headers with the user name.
     #[arg(long, value_delimiter = ',', default_value = "x-remote-user")]
     requestheader_username_headers: Vec<String>,
-    /// The headers with the user's uid.
+    /// Request headers with the user's UID.
     #[arg(long, value_delimiter = ',')]
     requestheader_uid_headers: Vec<String>,
-    /// The headers that name the user's groups.
+    /// Request headers with the user's groups.
     #[arg(long, value_delimiter = ',', default_value = "x-remote-group")]
     requestheader_group_headers: Vec<String>,
-    /// How headers begin that say more of the user.
+    /// Prefixes of request headers with extra attributes of the user.
     #[arg(long, value_delimiter = ',', default_value = "x-remote-extra-")]
     requestheader_extra_headers_prefix: Vec<String>,
-    /// How to ask the API server about rights; without it nobody is asked.
+    /// Kubeconfig for SubjectAccessReviews; without it, only the paths that are always allowed are served.
     #[arg(long, value_name = "FILE")]
     authorization_kubeconfig: Option<PathBuf>,
-    /// What everybody may ask for.
+    /// Paths that are served without authorization.
     #[arg(long, value_delimiter = ',', default_value = "/healthz,/readyz,/livez")]
     authorization_always_allow_paths: Vec<String>,
-    /// How long it is remembered that somebody may.
+    /// How long allowed requests are cached.
     #[arg(long, default_value = "10s", value_parser = duration)]
     authorization_webhook_cache_authorized_ttl: Duration,
-    /// How long it is remembered that somebody may not.
+    /// How long denied requests are cached.
     #[arg(long, default_value = "10s", value_parser = duration)]
     authorization_webhook_cache_unauthorized_ttl: Duration,
 }
 
 impl ServingFlags {
-    /// Where a component serves; port 0: nowhere.
+    /// Address to listen on; port 0 means that nothing is served.
     pub(in crate::commands) fn address(&self, component: &Component) -> SocketAddr {
         SocketAddr::new(self.bind_address, self.secure_port.unwrap_or(component.port))
     }
 
-    /// Who is let in, as the flags say, and where they do not, as the cluster does.
-    ///
-    /// `client` asks where no kubeconfig says who does.
+    /// Delegated authentication and authorization by the flags. Missing values are looked up in the cluster;
+    /// `client` is used where no kubeconfig is given.
     pub(super) async fn delegated(
         &self,
         tolerates: bool,
         client: Option<&Client>,
     ) -> Result<Delegated> {
-        let tokens = asking(self.authentication_kubeconfig.as_deref())?.or(client.cloned());
-        let rights = asking(self.authorization_kubeconfig.as_deref())?.or(client.cloned());
+        let tokens =
+            delegation_client(self.authentication_kubeconfig.as_deref())?.or(client.cloned());
+        let rights =
+            delegation_client(self.authorization_kubeconfig.as_deref())?.or(client.cloned());
         let complete = self.client_ca_file.is_some() && self.requestheader_client_ca_file.is_some();
         let looks = !self.authentication_skip_lookup && !complete;
         let tolerates = self.authentication_tolerate_lookup_failure.unwrap_or(tolerates);
         let published = match &tokens {
             Some(client) if looks => match look_up(client).await {
                 Err(error) if tolerates => {
-                    tracing::warn!("how API servers authenticate is not known: {error:#}");
+                    tracing::warn!("cannot look up extension-apiserver-authentication: {error:#}");
                     Value::Null
                 }
                 published => published?,
@@ -167,7 +168,7 @@ impl ServingFlags {
         })
     }
 
-    /// What is served with.
+    /// The serving certificate and the TLS settings.
     pub(super) fn certificates(&self, name: &str, known: &Delegated) -> Result<Certificates> {
         let now = SystemClock.now();
         let authority = Authority::create(&format!("{name}-ca"), now)?;
@@ -176,7 +177,7 @@ impl ServingFlags {
         let newest_only = self.tls_min_version == "VersionTLS13";
         let handshakes = Handshakes::new(newest_only, &self.tls_cipher_suites, &[])?
             .with_http2(!self.disable_http2_serving);
-        // Where nobody's certificate is believed, nobody is asked for one that could be.
+        // Without authorities for clients only this server's own authority is offered, which has issued no client certificate.
         let believed = match &*known.authorities {
             [] => Trust::new(std::slice::from_ref(authority.certificate()))?,
             some => Trust::new(some)?,
@@ -186,19 +187,19 @@ impl ServingFlags {
     }
 }
 
-fn asking(kubeconfig: Option<&Path>) -> Result<Option<Client>> {
+fn delegation_client(kubeconfig: Option<&Path>) -> Result<Option<Client>> {
     let Some(path) = kubeconfig else { return Ok(None) };
     let config = Kubeconfig::read(path)?.config(None)?;
     Ok(Some(Client::new(config.user_agent("delegated"))))
 }
 
-/// What API servers have published about their own ways to authenticate.
+/// The data of the ConfigMap extension-apiserver-authentication.
 async fn look_up(client: &Client) -> Result<Value> {
     let map = client.call(Method::GET, PUBLISHED, "", Bytes::new()).await;
     Ok(map.context("extension-apiserver-authentication")?["data"].clone())
 }
 
-/// The authorities of a file, or else those that were published.
+/// Certificate authorities of the file, otherwise the published ones.
 fn authorities(file: Option<&Path>, published: &Value) -> Result<Vec<CertificateDer<'static>>> {
     let pem = match (file, published.as_str()) {
         (Some(path), _) => fs::read(path).with_context(|| path.display().to_string())?,

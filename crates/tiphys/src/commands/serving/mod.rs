@@ -1,12 +1,12 @@
-//! What controllers and schedulers serve themselves: whether they are well, numbers, and how
-//! they are configured, over TLS, to those whom the API server lets.
+//! The HTTPS server of the controller manager and the scheduler: health, metrics and configz, with authentication and
+//! authorization delegated to the API server.
 
 mod delegated;
 mod flags;
 #[cfg(test)]
 mod tests;
 
-use std::{convert::Infallible, fs, path::PathBuf, sync::Arc, time::Duration};
+use std::{convert::Infallible, fs, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
@@ -32,34 +32,34 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
 use self::delegated::Delegated;
-pub(super) use self::flags::ServingFlags;
+pub(crate) use self::flags::ServingFlags;
 
 const MOST_CONNECTIONS: usize = 1000;
 const SHAKE: Duration = Duration::from_secs(10);
 const SLOW: Duration = Duration::from_secs(30);
-/// How often files are looked at.
+/// How often certificate files are reloaded.
 const LOOK: Duration = Duration::from_mins(1);
 const PLAIN: &str = "text/plain; charset=utf-8";
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
 /// The component that serves.
 #[derive(Clone, Debug)]
-pub(super) struct Component {
+pub(crate) struct Component {
     pub(super) name: &'static str,
-    /// Where, if nobody says.
+    /// Default port.
     pub(super) port: u16,
-    /// Whether it goes on without what it cannot look up, if nobody says.
+    /// Default of --authentication-tolerate-lookup-failure.
     pub(super) tolerates: bool,
     /// Its configuration, by the group of its kind.
     pub(super) configuration: Value,
 }
 
-/// What is served with.
+/// The serving certificate and the TLS settings.
 #[derive(Debug)]
 pub(super) struct Certificates {
-    /// Where a certificate and its key are.
+    /// Files of the certificate and its key.
     pub(super) files: Option<(PathBuf, PathBuf)>,
-    /// What stands for them where there are none.
+    /// A self-signed certificate, used without files.
     pub(super) own: Pair,
     pub(super) believed: Trust,
     pub(super) handshakes: Handshakes,
@@ -76,19 +76,34 @@ pub(super) async fn serve(cx: &Context, flags: &ServingFlags, component: Compone
     serve_on(listener, cx, flags, (component, delegated))
 }
 
-/// The same on a port that somebody has opened already; callers' tokens and rights are asked for
-/// with this client.
-pub(super) async fn serve_here(
-    listener: TcpListener,
-    cx: &Context,
-    (flags, component): (&ServingFlags, Component),
-    client: &Client,
-) -> Result<()> {
-    if flags.address(&component).port() == 0 {
-        return Ok(());
+/// A component with its flags.
+pub(crate) trait ServingComponent {
+    fn serving_flags(&self) -> &ServingFlags;
+
+    fn component(&self) -> Component;
+
+    /// Address to listen on; port 0 means that nothing is served.
+    fn address(&self) -> SocketAddr {
+        self.serving_flags().address(&self.component())
     }
-    let delegated = flags.delegated(component.tolerates, Some(client)).await?;
-    serve_on(listener, cx, flags, (component, delegated))
+
+    /// Serves on a listener that is open already. `client` is used for TokenReviews and
+    /// SubjectAccessReviews.
+    fn serve_on(
+        &self,
+        listener: TcpListener,
+        cx: &Context,
+        client: &Client,
+    ) -> impl Future<Output = Result<()>> {
+        async move {
+            let (flags, component) = (self.serving_flags(), self.component());
+            if flags.address(&component).port() == 0 {
+                return Ok(());
+            }
+            let delegated = flags.delegated(component.tolerates, Some(client)).await?;
+            serve_on(listener, cx, flags, (component, delegated))
+        }
+    }
 }
 
 fn serve_on(

@@ -20,7 +20,7 @@ use store::{Folder, Remote, archive, archive::Archive};
 use tracing::{info, warn};
 
 use self::sealed::Secret;
-use super::{asked_to_stop, etcd::duration, parse, run_async};
+use super::{etcd::duration, parse, run_async, wait_for_shutdown_signal};
 use crate::up;
 
 #[derive(Parser)]
@@ -175,7 +175,7 @@ async fn repeat(
     let every = duration(every, "--every")?;
     ensure!(!every.is_zero() && keep > 0, "--every and --keep must be more than 0");
     fs::create_dir_all(folder)?;
-    let mut stop = std::pin::pin!(asked_to_stop());
+    let mut stop = std::pin::pin!(wait_for_shutdown_signal());
     loop {
         let name = format!("snapshot-{}.db", Time::text(SystemClock.now()).replace(':', ""));
         if let Err(error) = save(&folder.join(name), place, secret).await {

@@ -1,4 +1,4 @@
-//! What a start wants of the settings, and what is chosen where nobody says.
+//! The settings of a start: those of the file, the overrides of flags, and defaults that are free on this machine.
 
 use std::{fs, net::IpAddr, path::Path};
 
@@ -14,9 +14,9 @@ const PORT: u16 = 6443;
 const NODE_PORTS: [&str; 6] =
     ["30000-32767", "27000-29767", "24000-26767", "21000-23767", "18000-20767", "15000-17767"];
 
-/// What the flags of a start say; the rest stays as it is.
+/// Values given by flags. What is `None` keeps its value.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wishes {
+pub(crate) struct ConfigOverrides {
     pub(crate) node_name: Option<String>,
     pub(crate) node_ip: Option<IpAddr>,
     pub(crate) port: Option<u16>,
@@ -37,15 +37,19 @@ pub(crate) struct Wishes {
 }
 
 impl Settings {
-    /// The settings that a start has: those of the file, changed as the flags say; those of a
-    /// first start are chosen. Writes nothing. `applied` are those that the cluster last ran with.
-    pub(crate) fn wanted(layout: &Layout, applied: Option<&Self>, wishes: &Wishes) -> Result<Self> {
+    /// The settings of the file with the overrides applied; at the first start, defaults with the
+    /// overrides applied. Writes nothing. `applied` are the settings that the cluster last ran with.
+    pub(crate) fn resolve(
+        layout: &Layout,
+        applied: Option<&Self>,
+        overrides: &ConfigOverrides,
+    ) -> Result<Self> {
         let path = layout.path("config.yaml");
         let mut settings = match (path.exists(), applied) {
             (true, _) => Self::load(&path)?,
-            (false, _) => Self::choose(layout, wishes)?,
+            (false, _) => Self::choose(layout, overrides)?,
         };
-        settings.take(wishes)?;
+        settings.apply(overrides)?;
         settings.check()?;
         if let Some(applied) = applied {
             refuse_change(applied, &settings)?;
@@ -53,62 +57,62 @@ impl Settings {
         Ok(settings)
     }
 
-    fn take(&mut self, wishes: &Wishes) -> Result<()> {
-        fn set<T: Clone>(own: &mut T, wish: Option<&T>) {
-            if let Some(wish) = wish {
-                own.clone_from(wish);
+    fn apply(&mut self, overrides: &ConfigOverrides) -> Result<()> {
+        fn set<T: Clone>(own: &mut T, given: Option<&T>) {
+            if let Some(given) = given {
+                own.clone_from(given);
             }
         }
         /// `--flag=` without a value empties the list.
-        fn set_list(own: &mut Vec<String>, wish: Option<&Vec<String>>) {
-            if let Some(wish) = wish {
-                *own = wish.iter().filter(|text| !text.is_empty()).cloned().collect();
+        fn set_list(own: &mut Vec<String>, given: Option<&Vec<String>>) {
+            if let Some(given) = given {
+                *own = given.iter().filter(|text| !text.is_empty()).cloned().collect();
             }
         }
-        set(&mut self.node_name, wishes.node_name.as_ref());
-        set(&mut self.node_ip, wishes.node_ip.as_ref());
-        set(&mut self.port, wishes.port.as_ref());
-        set(&mut self.node_ports, wishes.node_ports.as_ref());
-        set(&mut self.profile, wishes.profile.as_ref());
-        if let Some(range) = &wishes.cluster_cidr {
+        set(&mut self.node_name, overrides.node_name.as_ref());
+        set(&mut self.node_ip, overrides.node_ip.as_ref());
+        set(&mut self.port, overrides.port.as_ref());
+        set(&mut self.node_ports, overrides.node_ports.as_ref());
+        set(&mut self.profile, overrides.profile.as_ref());
+        if let Some(range) = &overrides.cluster_cidr {
             self.cluster_cidr = machine::Range::parse(range).context("--cluster-cidr")?.to_string();
         }
-        if let Some(range) = &wishes.service_cidr {
+        if let Some(range) = &overrides.service_cidr {
             let range = machine::Range::parse(range).context("--service-cluster-ip-range")?;
             self.service_cidr = range.to_string();
             self.dns = range.nth(10);
         }
-        set_list(&mut self.disable, wishes.disable.as_ref());
-        set_list(&mut self.registries, wishes.registries.as_ref());
-        set_list(&mut self.etcd, wishes.etcd.as_ref());
-        set_list(&mut self.external, wishes.external.as_ref());
-        set_list(&mut self.tls_sans, wishes.tls_sans.as_ref());
-        set_list(&mut self.args.api_server, wishes.api_server.as_ref());
-        set_list(&mut self.args.controller_manager, wishes.controller_manager.as_ref());
-        set_list(&mut self.args.scheduler, wishes.scheduler.as_ref());
-        set_list(&mut self.args.kubelet, wishes.kubelet.as_ref());
-        set_list(&mut self.args.proxy, wishes.proxy.as_ref());
+        set_list(&mut self.disable, overrides.disable.as_ref());
+        set_list(&mut self.registries, overrides.registries.as_ref());
+        set_list(&mut self.etcd, overrides.etcd.as_ref());
+        set_list(&mut self.external, overrides.external.as_ref());
+        set_list(&mut self.tls_sans, overrides.tls_sans.as_ref());
+        set_list(&mut self.args.api_server, overrides.api_server.as_ref());
+        set_list(&mut self.args.controller_manager, overrides.controller_manager.as_ref());
+        set_list(&mut self.args.scheduler, overrides.scheduler.as_ref());
+        set_list(&mut self.args.kubelet, overrides.kubelet.as_ref());
+        set_list(&mut self.args.proxy, overrides.proxy.as_ref());
         Ok(())
     }
 
-    /// Ranges, ports and names that neither the machine nor another cluster on it has.
-    fn choose(layout: &Layout, wishes: &Wishes) -> Result<Self> {
+    /// Defaults: ranges, ports and names that neither the machine nor another cluster on it uses.
+    fn choose(layout: &Layout, overrides: &ConfigOverrides) -> Result<Self> {
         let others = clusters::others(layout);
         let taken = others.iter().flat_map(|other| [&other.cluster_cidr, &other.service_cidr]);
         let taken: Vec<_> = taken.filter_map(|text| machine::Range::parse(text).ok()).collect();
         let restored = restored(layout);
         let kept = |key: &str| restored.get(key).as_str().map(str::to_owned);
-        let pods = wishes.cluster_cidr.clone().or_else(|| kept("clusterCIDR"));
-        let services = wishes.service_cidr.clone().or_else(|| kept("serviceCIDR"));
+        let pods = overrides.cluster_cidr.clone().or_else(|| kept("clusterCIDR"));
+        let services = overrides.service_cidr.clone().or_else(|| kept("serviceCIDR"));
         let (pods, services) = machine::ranges(pods.as_deref(), services.as_deref(), &taken)?;
-        let node_name = match wishes.node_name.clone().or_else(|| kept("nodeName")) {
+        let node_name = match overrides.node_name.clone().or_else(|| kept("nodeName")) {
             Some(name) => name,
             None => machine::host_name()?,
         };
         let is_free = |port: &u16| {
             others.iter().all(|other| other.port != *port) && machine::port_is_free(*port)
         };
-        let port = match wishes.port {
+        let port = match overrides.port {
             Some(port) => port,
             None => (PORT..PORT + 100).find(is_free).context("no port from 6443 on is free")?,
         };
@@ -197,16 +201,16 @@ mod tests {
     fn flags_change_what_they_name_and_nothing_else() {
         let mut settings = settings();
         let before = settings.clone();
-        settings.take(&Wishes::default()).unwrap();
+        settings.apply(&ConfigOverrides::default()).unwrap();
         assert_eq!(settings, before);
-        let wishes = Wishes {
+        let overrides = ConfigOverrides {
             port: Some(7443),
             disable: Some(vec![String::new()]),
             kubelet: Some(vec!["max-pods=7".to_owned()]),
             service_cidr: Some("10.97.0.0/16".to_owned()),
-            ..Wishes::default()
+            ..ConfigOverrides::default()
         };
-        settings.take(&wishes).unwrap();
+        settings.apply(&overrides).unwrap();
         assert_eq!((settings.port, settings.disable.len()), (7443, 0));
         assert_eq!(
             (settings.args.kubelet.join(","), settings.dns.to_string()),

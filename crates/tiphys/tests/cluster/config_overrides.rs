@@ -3,8 +3,8 @@
 use crate::world::{Running, World, output, run, said};
 
 #[test]
-fn up_takes_wishes_and_outlives_its_supervisor() {
-    let world = World::new("wishes");
+fn up_applies_its_flags_and_outlives_its_supervisor() {
+    let world = World::new("config-overrides");
     let mine = world.path().join("mine").to_str().expect("text").to_owned();
     let folder = world.path().to_str().expect("text");
     let flags = [

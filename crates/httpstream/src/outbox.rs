@@ -13,7 +13,7 @@ const ROOM: usize = 256 << 10;
 const MOST_ITEMS: usize = 16 << 10;
 
 #[derive(Debug)]
-pub(super) struct Outbox<T>(Arc<Mutex<State<T>>>);
+pub struct Outbox<T>(Arc<Mutex<State<T>>>);
 
 #[derive(Debug)]
 struct State<T> {
@@ -49,7 +49,7 @@ impl<T> Default for Outbox<T> {
 
 impl<T> Outbox<T> {
     /// Ready when there is room for more data; the item is made only then.
-    pub(super) fn poll_push(
+    pub fn poll_push(
         &self,
         cx: &mut Context<'_>,
         size: usize,
@@ -65,7 +65,7 @@ impl<T> Outbox<T> {
         Poll::Ready(Ok(()))
     }
 
-    pub(super) fn push(&self, item: T) -> io::Result<()> {
+    pub fn push(&self, item: T) -> io::Result<()> {
         let mut state = self.state();
         state.check()?;
         if state.items.len() >= MOST_ITEMS {
@@ -76,23 +76,23 @@ impl<T> Outbox<T> {
     }
 
     /// The next item; None once all is out and nothing more comes.
-    pub(super) async fn pop(&self) -> Option<T> {
+    pub async fn pop(&self) -> Option<T> {
         poll_fn(|cx| self.poll_pop(cx)).await
     }
 
     /// What can be taken at once, so that a sender knows when to flush.
-    pub(super) fn try_pop(&self) -> Option<T> {
+    pub fn try_pop(&self) -> Option<T> {
         self.state().pop()
     }
 
-    pub(super) fn finish(&self) {
+    pub fn finish(&self) {
         let mut state = self.state();
         state.finished = true;
         state.wake();
     }
 
     /// The connection is gone.
-    pub(super) fn fail(&self) {
+    pub fn fail(&self) {
         let mut state = self.state();
         state.broken = true;
         state.items.clear();

@@ -15,11 +15,11 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    super::outbox::Outbox,
     frame::Frame,
     header::Headers,
     stream::{Stream, Window},
 };
+use crate::Outbox;
 
 /// What a stream buffers for its reader. A slow reader then holds up the whole connection, unless the peer does
 /// flow control; Go's library behaves the same.
