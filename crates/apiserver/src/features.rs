@@ -172,6 +172,9 @@ pub(crate) const CLOSE_ANONYMOUS: &str = "UnauthenticatedHTTP2DOSMitigation";
 /// A certificate may say a user's UID.
 pub(crate) const CERTIFICATE_UID: &str = "AllowParsingUserUIDFromCertAuth";
 
+/// Metrics in protobuf have native histograms.
+pub(crate) const NATIVE_HISTOGRAMS: &str = "NativeHistograms";
+
 /// Parts of a ResourceClaim's status need rights of their own.
 pub(crate) const CLAIM_STATUS_RIGHTS: &str = "DRAResourceClaimGranularStatusAuthorization";
 
@@ -190,6 +193,7 @@ const SWITCHES: &[&str] = &[
     CLOSE_ANONYMOUS,
     CERTIFICATE_UID,
     CLAIM_STATUS_RIGHTS,
+    NATIVE_HISTOGRAMS,
     "AllowInsecureKubeletCertificateSigningRequests",
     "PodTopologyLabelsAdmission",
     "ServiceAccountNodeAudienceRestriction",

@@ -82,6 +82,8 @@ pub struct Config {
     pub allowed_labels: AllowedLabels,
     /// Whether metrics tell how many objects there are.
     pub counted: bool,
+    /// Whether `/metrics` has a protobuf form, with native histograms.
+    pub native_histograms: bool,
     /// Whether CBOR is spoken, and custom objects are stored in it.
     pub cbor: bool,
 }
@@ -102,6 +104,7 @@ impl Default for Config {
             disabled_metrics: Vec::new(),
             allowed_labels: AllowedLabels::default(),
             counted: true,
+            native_histograms: true,
             cbor: false,
         }
     }

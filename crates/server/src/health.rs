@@ -48,6 +48,20 @@ impl Check {
     }
 }
 
+const ROOTS: [&str; 3] = ["livez", "readyz", "healthz"];
+
+/// Runs every check that nobody has run yet, so that `/metrics/slis` of a server that is not probed
+/// is not empty.
+pub(crate) fn run_unobserved(checks: &[Check], metrics: &Metrics) {
+    for root in ROOTS {
+        for check in checks.iter().filter(|check| check.is_of(root)) {
+            if !metrics.slis.is_observed(check.name, root) {
+                metrics.slis.observe(check.name, root, (check.check)().is_ok());
+            }
+        }
+    }
+}
+
 /// Answers `/livez`, `/readyz`, `/healthz` and what is below them.
 pub(crate) fn answer(
     checks: &[Check],
@@ -60,7 +74,7 @@ pub(crate) fn answer(
     }
     let mut parts = path.trim_start_matches('/').splitn(2, '/');
     let root = parts.next()?;
-    let root = ["livez", "readyz", "healthz"].into_iter().find(|own| *own == root)?;
+    let root = ROOTS.into_iter().find(|own| *own == root)?;
     let of = |check: &&Check| check.is_of(root);
     let hold = |check: &Check| {
         let held = (check.check)();
@@ -110,6 +124,25 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slis_tell_of_checks_that_nobody_made() {
+        let checks = [
+            Check::new("ping", Says::Either, || Ok(())),
+            Check::new("shutdown", Says::Unready, || Err("ends".to_owned())),
+        ];
+        let metrics = Metrics::default();
+        answer(&checks, "/livez", &Query::parse(""), &metrics);
+        run_unobserved(&checks, &metrics);
+        let text = metrics.slis.text();
+        for line in [
+            "kubernetes_healthchecks_total{name=\"ping\",status=\"success\",type=\"livez\"} 1\n",
+            "kubernetes_healthchecks_total{name=\"ping\",status=\"success\",type=\"readyz\"} 1\n",
+            "kubernetes_healthchecks_total{name=\"shutdown\",status=\"error\",type=\"readyz\"} 1\n",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
+    }
 
     #[test]
     fn each_check_is_where_it_says_something() {

@@ -4,7 +4,9 @@ mod admissions;
 mod allowed;
 mod histogram;
 mod labels;
+mod native;
 mod process;
+pub(crate) mod protobuf;
 mod slis;
 mod telemetry;
 
@@ -33,6 +35,8 @@ pub use self::{
 };
 use crate::Config;
 
+const DURATION: &str = "apiserver_request_duration_seconds";
+const SLI_DURATION: &str = "apiserver_request_sli_duration_seconds";
 const SECONDS: &[f64] = &[
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0,
     10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
@@ -152,7 +156,7 @@ impl Metrics {
         let mut requests = lock(&self.requests);
         let entry = requests.entry(labels).or_insert_with(|| Requests {
             by_code: BTreeMap::new(),
-            seconds: Histogram::new(SECONDS),
+            seconds: Histogram::with_native(SECONDS),
             sizes: Histogram::new(SIZES),
             bodies: Histogram::new(BODIES),
         });
@@ -286,6 +290,22 @@ impl Metrics {
         out
     }
 
+    /// The native histograms of requests by series, for the protobuf form.
+    pub(crate) fn native_histograms(&self) -> HashMap<String, native::NativeHistogram> {
+        let mut all = HashMap::new();
+        for (labels, entry) in &*lock(&self.requests) {
+            let Some(native) = entry.seconds.native() else { continue };
+            let (component, dry) = (labels.component(), labels.dry());
+            if !labels.dry_run {
+                let series = format!("{SLI_DURATION}{{component=\"{component}\",{labels}}}");
+                all.insert(series, native.clone());
+            }
+            let series = format!("{DURATION}{{component=\"{component}\",{dry},{labels}}}");
+            all.insert(series, native);
+        }
+        all
+    }
+
     fn requests_text(&self, out: &mut String) {
         let requests = lock(&self.requests);
         let mut all: Vec<_> = requests.iter().collect();
@@ -302,7 +322,7 @@ impl Metrics {
                 );
             }
         }
-        let name = "apiserver_request_duration_seconds";
+        let name = DURATION;
         head(name, "histogram", "Time to answer.", out);
         for (labels, entry) in &all {
             let with = format!("component=\"{}\",{},{labels}", labels.component(), labels.dry());
@@ -315,8 +335,7 @@ impl Metrics {
                 of(entry).write(name, with, out);
             }
         };
-        let sli = "apiserver_request_sli_duration_seconds";
-        written(sli, "Time to answer, as promises count it.", &|entry| &entry.seconds);
+        written(SLI_DURATION, "Time to answer, as promises count it.", &|entry| &entry.seconds);
         written("apiserver_response_sizes", "Bytes of answers.", &|entry| &entry.sizes);
         let mut bodies = BTreeMap::new();
         for (labels, entry) in all.iter().filter(|(_, entry)| entry.bodies.count() > 0) {

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use http::Method;
+use http::{Method, header::ACCEPT};
 use object::{Status, Text, Value};
 
 use crate::{
     Reply, Request, Served, Server, discovery, health,
-    metrics::Stored,
+    metrics::{Stored, protobuf},
     negotiate::takes,
     object_reply,
     respond::{no_method, no_page, raw},
@@ -68,7 +68,10 @@ pub(crate) async fn plain(server: &Arc<Server>, request: Request) -> Result<Repl
             Ok(raw(200, "application/json", text))
         }
         "/" | "/index.html" => Ok(object_reply(200, &index(server))),
-        "/metrics/slis" => Ok(raw(200, METRICS, server.metrics.slis.text())),
+        "/metrics/slis" => {
+            health::run_unobserved(&server.checks, &server.metrics);
+            Ok(raw(200, METRICS, server.metrics.slis.text()))
+        }
         "/metrics" if request.info.verb == "delete" => {
             server.metrics.reset();
             Ok(raw(200, "text/plain; charset=utf-8", b"metrics reset\n".to_vec()))
@@ -86,6 +89,11 @@ pub(crate) async fn plain(server: &Arc<Server>, request: Request) -> Result<Repl
             server.reports.iter().for_each(|report| report.report(&mut text));
             let text = without(text, &server.config.disabled_metrics);
             let text = server.config.allowed_labels.apply(text);
+            let accept = request.head.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+            if server.config.native_histograms && accept.is_some_and(protobuf::is_accepted) {
+                let body = protobuf::encode(&text, &server.metrics.native_histograms());
+                return Ok(raw(200, protobuf::CONTENT_TYPE, body));
+            }
             Ok(raw(200, METRICS, text.into_bytes()))
         }
         path => {

@@ -5,7 +5,11 @@ mod logging;
 mod memory;
 mod up;
 
-use std::{ffi::OsString, path::Path, process::ExitCode};
+use std::{
+    ffi::{CString, OsString},
+    path::Path,
+    process::ExitCode,
+};
 
 fn main() -> ExitCode {
     panics::install();
@@ -13,13 +17,17 @@ fn main() -> ExitCode {
     let mut args: Vec<OsString> = std::env::args_os().collect();
     let called = args.first().and_then(|name| Path::new(name).file_name()).unwrap_or_default();
     let called = called.to_string_lossy().into_owned();
-    if let Some(command) = commands::find(&called) {
+    let is_part = up::supervise::is_part(&called, &args);
+    if let Some(command) = commands::find(&called).filter(|_| !is_part) {
         return command.run(args.split_off(1), true); // under its upstream name
     }
     let Some(name) = args.get(1).map(|name| name.to_string_lossy().into_owned()) else {
         eprint!("{}", commands::help());
         return ExitCode::FAILURE;
     };
+    if is_part && let Ok(called) = CString::new(called) {
+        sys::process::set_name(&called);
+    }
     match commands::find(&name) {
         Some(command) => command.run(args.split_off(2), false),
         None if matches!(name.as_str(), "help" | "--help" | "-h") => {

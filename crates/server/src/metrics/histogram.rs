@@ -2,8 +2,13 @@
 
 use std::{
     fmt::{Display, Write},
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
+
+use super::native::NativeHistogram;
 
 /// Counts by upper bounds; many may count at once.
 #[derive(Debug)]
@@ -12,12 +17,25 @@ pub struct Histogram {
     buckets: Box<[AtomicU64]>,
     /// As the bits of a number.
     sum: AtomicU64,
+    /// The same observations in exponential buckets, for the protobuf form.
+    native: Option<Mutex<NativeHistogram>>,
 }
 
 impl Histogram {
     pub fn new(bounds: &'static [f64]) -> Self {
         let buckets = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
-        Self { bounds, buckets, sum: AtomicU64::new(0f64.to_bits()) }
+        Self { bounds, buckets, sum: AtomicU64::new(0f64.to_bits()), native: None }
+    }
+
+    /// A histogram that counts in exponential buckets too.
+    pub(super) fn with_native(bounds: &'static [f64]) -> Self {
+        Self { native: Some(Mutex::default()), ..Self::new(bounds) }
+    }
+
+    /// The counts in exponential buckets, if they are kept.
+    pub(super) fn native(&self) -> Option<NativeHistogram> {
+        let native = self.native.as_ref()?;
+        Some(native.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
     pub fn observe(&self, size: f64) {
@@ -25,6 +43,9 @@ impl Histogram {
         self.buckets[at].fetch_add(1, Relaxed);
         let add = |bits| Some((f64::from_bits(bits) + size).to_bits());
         let _ = self.sum.fetch_update(Relaxed, Relaxed, add); // never refuses
+        if let Some(native) = &self.native {
+            native.lock().unwrap_or_else(PoisonError::into_inner).observe(size);
+        }
     }
 
     /// Counts what another, with the same bounds, has counted.

@@ -27,6 +27,11 @@ impl Slis {
         seen.last = held;
     }
 
+    pub(crate) fn is_observed(&self, name: &'static str, path: &'static str) -> bool {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.contains_key(&(name, path))
+    }
+
     pub(crate) fn text(&self) -> String {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut out = String::new();

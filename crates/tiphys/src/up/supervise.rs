@@ -1,6 +1,7 @@
 //! The supervisor: starts `control` and `node`, restarts each alone, ends both.
 
 use std::{
+    ffi::OsString,
     fs,
     os::{
         fd::OwnedFd,
@@ -131,7 +132,7 @@ impl Part<'_> {
         // by its descriptor: an ordinary user may not enter the folders above the data
         let mut command = Command::new(format!("/proc/self/fd/{}", 2 + passed.len()));
         command
-            .arg0(executable)
+            .arg0(executable.with_file_name(process_name(self.name)))
             .current_dir("/")
             .arg(self.name)
             .arg("--data-dir")
@@ -149,6 +150,18 @@ impl Part<'_> {
         info!(part = self.name, pid, "started");
         Ok(child)
     }
+}
+
+/// The node part goes by the kubelet's name: `pidof kubelet`, and whatever watches nodes by processes, finds it.
+fn process_name(part: &str) -> &'static str {
+    if part == "node" { "kubelet" } else { "tiphys" }
+}
+
+/// Whether a supervisor started this process as one of the cluster's parts. It started it by a
+/// descriptor, whose number would be the name of the process.
+pub(crate) fn is_part(called: &str, args: &[OsString]) -> bool {
+    let part = args.get(1).and_then(|name| name.to_str()).unwrap_or_default();
+    ["control", "node"].contains(&part) && called == process_name(part)
 }
 
 /// Ends both parts, also those that a supervisor left when it died: pods outlive them.

@@ -1,7 +1,7 @@
 //! The first minute, as a user has it: one command from nothing to an application
 //! that answers, on real containers, in a network namespace without a way out.
 
-use std::{thread::sleep, time::Duration};
+use std::{fs, path::PathBuf, thread::sleep, time::Duration};
 
 use crate::world::World;
 
@@ -41,6 +41,15 @@ fn up_runs_an_application_heals_and_leaves_nothing() {
     let why = world.tiphys_at(&["why", pod], "--kubeconfig", "kubeconfig/admin");
     assert!(why.contains("by system:kube-scheduler"), "{why}");
     assert!(why.contains("deployments/default/hello by kubernetes-admin"), "{why}");
+
+    // the parts have names that people look for
+    for (part, name) in [("control", "tiphys"), ("node", "kubelet")] {
+        let pid = world.pid(part).expect("it runs");
+        let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).expect("text");
+        assert_eq!(read("comm").trim(), name);
+        let program = read("cmdline").split('\0').next().map(PathBuf::from).expect("a program");
+        assert_eq!(program.file_name().expect("a name"), name);
+    }
 
     // control and node die; containers live on, nothing is lost
     for part in ["control", "node"] {

@@ -57,9 +57,12 @@ fn check_nomination(new: &PodStatus, old: &PodStatus, bound: bool, errs: &mut Er
 
 /// A container that has ended for good does not come back.
 fn check_ends(new: &PodStatus, old: &PodStatus, spec: &PodSpec, errs: &mut Errors) {
+    let all_may_restart = spec.restarts_all_containers();
     let restarts = |name: &str, list: &List<Container>, code: i32| {
         let container = list.find(|container| container.name() == name);
-        container.is_some_and(|container| container.restarts_after(code, spec.restart_policy()))
+        all_may_restart
+            || container
+                .is_some_and(|container| container.restarts_after(code, spec.restart_policy()))
     };
     let mut each = |name: &str,
                     new: &List<ContainerStatus>,
@@ -90,6 +93,18 @@ fn check_ends(new: &PodStatus, old: &PodStatus, spec: &PodSpec, errs: &mut Error
         old.ephemeral_container_statuses(),
         &|_, _| false,
     );
+}
+
+impl PodSpec {
+    /// Whether the end of one container may restart all the others, whatever their own policies say.
+    fn restarts_all_containers(&self) -> bool {
+        self.containers().iter().chain(self.init_containers().iter()).any(|container| {
+            container
+                .restart_policy_rules()
+                .iter()
+                .any(|rule| rule.action() == "RestartAllContainers")
+        })
+    }
 }
 
 impl Container {
@@ -175,6 +190,28 @@ fn check_ips(ips: &[&str], had: &[&str], at: &Path, errs: &mut Errors) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_container_that_ended_comes_back_where_all_are_restarted() {
+        let pod = |action: &str, state: &str| {
+            let json = format!(
+                r#"{{"spec":{{"restartPolicy":"Never","initContainers":[{{"name":"i"}}],
+                "containers":[{{"name":"a"}},{{"name":"b","restartPolicy":"Never",
+                "restartPolicyRules":[{{"action":"{action}","exitCodes":{{"operator":"In","values":[42]}}}}]}}]}},
+                "status":{{"containerStatuses":[{{"name":"a","state":{state}}}],
+                "initContainerStatuses":[{{"name":"i","state":{state}}}]}}}}"#
+            );
+            Pod::from(object::from_json(json.as_bytes()).expect("JSON"))
+        };
+        let refused = |action: &str| {
+            let (old, new) =
+                (pod(action, r#"{"terminated":{"exitCode":0}}"#), pod(action, r#"{"waiting":{}}"#));
+            let mut errs = Errors::default();
+            check_ends(new.status(), old.status(), old.spec(), &mut errs);
+            errs.0.len()
+        };
+        assert_eq!((refused("Restart"), refused("RestartAllContainers")), (2, 0));
+    }
 
     #[test]
     fn two_addresses_are_of_two_families() {
