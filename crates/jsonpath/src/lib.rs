@@ -1,6 +1,8 @@
 //! JSONPath as Kubernetes has it: a template language of its own, text with
 //! `{expressions}`, `{range}` and `{end}`.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 mod parse;
 
 use std::cell::Cell;
@@ -56,9 +58,9 @@ impl Template {
         if path.is_empty() {
             return Ok(Self { nodes: Vec::new(), strict: false });
         }
-        let bare = match (path.starts_with('{'), path.ends_with('}')) {
-            (true, true) => &path[1..path.len() - 1],
-            (false, false) => path,
+        let bare = match (path.strip_prefix('{'), path.ends_with('}')) {
+            (Some(inner), true) => inner.strip_suffix('}').unwrap_or(inner),
+            (None, false) => path,
             _ => {
                 return Err("unexpected path string, expected a 'name1.name2' or '.name1.name2' or '{name1.name2}' or '{.name1.name2}'".to_string());
             }
@@ -127,9 +129,10 @@ impl Run {
                 all.push(found);
                 continue;
             }
-            let mut taken = skip(&nodes[at..]);
+            let rest = nodes.get(at..).unwrap_or_default();
+            let mut taken = skip(rest);
             for item in found {
-                let (inner, length) = self.run(&nodes[at..], &item, depth + 1)?;
+                let (inner, length) = self.run(rest, &item, depth + 1)?;
                 all.extend(inner);
                 taken = length;
             }
@@ -249,15 +252,13 @@ impl Run {
             return Ok(lefts.is_ok_and(|lefts| !lefts.is_empty()));
         }
         let lefts = lefts?;
-        if lefts.is_empty() {
-            return Ok(false);
-        }
+        let Some(left) = lefts.first() else { return Ok(false) };
         let rights = self.walk(right, vec![item.clone()])?;
         if lefts.len() > 1 || rights.len() > 1 {
             return Err("can only compare one element at a time".to_owned());
         }
         match rights.first() {
-            Some(right) => compare(&lefts[0], operator, right),
+            Some(right) => compare(left, operator, right),
             None => Ok(false),
         }
     }
@@ -293,8 +294,9 @@ impl Slice {
         if step <= 0 {
             return Err("step must be > 0".to_owned());
         }
-        let index = |n: i64| usize::try_from(n).expect("checked above");
-        Ok(items[index(start)..index(end)].iter().step_by(index(step)).cloned().collect())
+        let index = |n: i64| usize::try_from(n).unwrap_or(usize::MAX);
+        let found = items.get(index(start)..index(end)).unwrap_or_default();
+        Ok(found.iter().step_by(index(step)).cloned().collect())
     }
 }
 

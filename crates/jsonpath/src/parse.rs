@@ -15,7 +15,19 @@ impl<'a> Parser<'a> {
     }
 
     fn rest(&self) -> &str {
-        &self.text[self.at..]
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    /// What has been read since this place; `less`: without so many bytes at the end.
+    fn since(&self, start: usize, less: usize) -> &str {
+        self.text.get(start..self.at.saturating_sub(less)).unwrap_or_default()
+    }
+
+    /// Takes so many bytes.
+    fn take(&mut self, length: usize) -> String {
+        let taken = self.rest().get(..length).unwrap_or_default().to_owned();
+        self.at += taken.len();
+        taken
     }
 
     fn next(&mut self) -> Option<char> {
@@ -29,8 +41,7 @@ impl<'a> Parser<'a> {
         while self.at < self.text.len() {
             let length = self.rest().find('{').unwrap_or(self.rest().len());
             if length > 0 {
-                nodes.push(Node::Text(self.rest()[..length].to_owned()));
-                self.at += length;
+                nodes.push(Node::Text(self.take(length)));
             }
             if self.rest().starts_with('{') {
                 self.at += 1;
@@ -99,7 +110,7 @@ impl<'a> Parser<'a> {
                 self.next();
             }
         }
-        match &self.text[start..self.at] {
+        match self.since(start, 0) {
             "*" => Node::Wildcard,
             name => Node::Field(name.replace('\\', "")),
         }
@@ -107,8 +118,7 @@ impl<'a> Parser<'a> {
 
     fn identifier(&mut self) -> Node {
         let length = self.rest().find(is_terminator).unwrap_or(self.rest().len());
-        let name = self.rest()[..length].to_owned();
-        self.at += length;
+        let name = self.take(length);
         match name.as_str() {
             "true" => Node::Literal(Value::Bool(true)),
             "false" => Node::Literal(Value::Bool(false)),
@@ -124,7 +134,7 @@ impl<'a> Parser<'a> {
         let length =
             self.rest().find(|c: char| c != '.' && !c.is_numeric()).unwrap_or(self.rest().len());
         self.at += length;
-        let text = &self.text[start..self.at];
+        let text = self.since(start, 0);
         if let Ok(n) = text.parse::<i64>() {
             return Ok(Node::Literal(Value::Int(n)));
         }
@@ -137,22 +147,22 @@ impl<'a> Parser<'a> {
         loop {
             match self.next() {
                 None | Some('\n') => return Err("unterminated quoted string".to_owned()),
-                Some(c) if c == quote && !self.text[..self.at - 1].ends_with('\\') => break,
+                Some(c) if c == quote && !self.since(0, 1).ends_with('\\') => break,
                 Some(_) => {}
             }
         }
-        let inside = &self.text[start..self.at - 1];
-        unquote(inside, quote).ok_or_else(|| {
-            let whole = &self.text[start - 1..self.at];
+        unquote(self.since(start, 1), quote).ok_or_else(|| {
+            let whole = self.since(start.saturating_sub(1), 0);
             format!("unquote string {whole} error invalid syntax")
         })
     }
 
     fn array(&mut self, nodes: &mut Vec<Node>) -> Result<(), String> {
-        let length = self.rest().find([']', '\n']).filter(|at| self.rest()[*at..].starts_with(']'));
-        let length = length.ok_or("unterminated array")?;
-        let inside = self.rest()[..length].to_owned();
-        self.at += length + 1;
+        let length = self.rest().find([']', '\n']).ok_or("unterminated array")?;
+        let inside = self.take(length);
+        if self.next() != Some(']') {
+            return Err("unterminated array".to_owned());
+        }
         let parts: Vec<&str> = inside.split(',').collect();
         if parts.len() > 1 {
             let mut union = Vec::new();
@@ -187,7 +197,7 @@ impl<'a> Parser<'a> {
                 Some(c @ ('"' | '\'')) => {
                     if !begun {
                         (begun, pair) = (true, c);
-                    } else if c == pair && !self.text[..self.at - 1].ends_with('\\') {
+                    } else if c == pair && !self.since(0, 1).ends_with('\\') {
                         ended = true;
                     }
                 }
@@ -195,15 +205,15 @@ impl<'a> Parser<'a> {
                 Some(_) => {}
             }
         }
-        let inside = self.text[start..self.at - 1].to_owned();
+        let inside = self.since(start, 1).to_owned();
         if self.next() != Some(']') {
             return Err("unclosed array expect ]".to_owned());
         }
         let is_operator = |c: char| matches!(c, '!' | '<' | '>' | '=');
         let split = inside.find(is_operator).filter(|at| *at > 0).and_then(|at| {
-            let rest = &inside[at..];
-            let length = rest.find(|c| !is_operator(c))?;
-            Some((&inside[..at], &rest[..length], &rest[length..]))
+            let (left, rest) = inside.split_at_checked(at)?;
+            let (operator, right) = rest.split_at_checked(rest.find(|c| !is_operator(c))?)?;
+            Some((left, operator, right))
         });
         match split {
             None => Ok(Node::Filter {

@@ -1,6 +1,8 @@
 //! What names must look like. Each check answers with what is wrong, in the words
 //! that the API uses in its answers; nothing wrong is an empty list.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
@@ -82,7 +84,10 @@ pub fn label_value(value: &str) -> Vec<String> {
     let mut wrong = too_long(value, 63, "bytes");
     if !(value.is_empty() || is_key(value)) {
         wrong.push(rule(
-            &format!("a valid label must be an empty string or {}", &KEY_RULE["must ".len()..]),
+            &format!(
+                "a valid label must be an empty string or {}",
+                KEY_RULE.trim_start_matches("must ")
+            ),
             &format!("({KEY})?"),
             &["MyValue", "my_value", "12345"],
         ));
@@ -128,7 +133,7 @@ pub fn relaxed_env_var_name(name: &str) -> Vec<String> {
 
 pub fn c_identifier(name: &str) -> Vec<String> {
     let fits = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
-    if !name.is_empty() && !name.as_bytes()[0].is_ascii_digit() && name.bytes().all(fits) {
+    if name.bytes().next().is_some_and(|first| !first.is_ascii_digit()) && name.bytes().all(fits) {
         return Vec::new();
     }
     vec![rule(
@@ -216,7 +221,9 @@ pub fn path_segment_prefix(name: &str) -> Vec<String> {
 pub fn mask_trailing_dash(prefix: &str) -> String {
     match prefix.strip_suffix('-') {
         Some(rest) if !rest.is_empty() => {
-            format!("{}a", &rest[..rest.char_indices().next_back().map_or(0, |last| last.0)])
+            let mut kept = rest.to_owned();
+            kept.pop();
+            kept + "a"
         }
         _ => prefix.to_owned(),
     }
@@ -273,7 +280,7 @@ pub fn legacy_cidr(text: &str, before: &[&str]) -> Vec<String> {
     let Some((address, length)) = sloppy_cidr(text) else {
         return wrong("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)");
     };
-    let (left, right) = text.split_once('/').expect("a range has one");
+    let (left, right) = text.split_once('/').unwrap_or((text, ""));
     let Ok(written) = left
         .parse::<IpAddr>()
         .map_err(drop)

@@ -4,6 +4,8 @@
 //! suffixes it is written with. Nothing below a billionth is kept: it is rounded up,
 //! so that who asks for something never gets nothing.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 mod text;
 
 use std::{
@@ -108,7 +110,7 @@ impl Quantity {
     /// About the same number.
     pub fn approximate(&self) -> f64 {
         let text = format!("{}e{}", self.mantissa, self.scale);
-        text.parse().expect("digits and an exponent are a number")
+        text.parse().unwrap_or(f64::NAN)
     }
 
     /// Rounds away from zero to a multiple of `10^scale`.

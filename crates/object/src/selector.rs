@@ -1,5 +1,7 @@
 //! Which objects are meant: by their labels, or by a few of their fields.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 mod field;
 mod parse;
 

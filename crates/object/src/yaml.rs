@@ -47,12 +47,12 @@ pub fn split(text: &str) -> Result<Vec<&str>, YamlError> {
             if !rest.is_empty() && !rest.starts_with('#') {
                 return Err(YamlError::new(format!("invalid Yaml document separator: {rest}")));
             }
-            documents.push(&text[start..at]);
+            documents.extend(text.get(start..at));
             start = at + line.len();
         }
         at += line.len();
     }
-    documents.push(&text[start..]);
+    documents.extend(text.get(start..));
     documents.retain(|document| !document.trim().is_empty());
     Ok(documents)
 }

@@ -3,6 +3,8 @@
 //! Nothing is changed when a patch does not apply. What comes out has not been checked: it
 //! passes `conform` like anything else that a client sent.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 mod diff;
 mod json;
 mod lazy;

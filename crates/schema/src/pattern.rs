@@ -1,9 +1,8 @@
 //! Regular expressions as RE2 reads them.
 
-use std::{
-    fmt::Write as _,
-    sync::{LazyLock, Mutex, PoisonError},
-};
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use object::Recent;
 use regex::{Regex, RegexBuilder};
@@ -149,23 +148,25 @@ fn states(pattern: &Hir) -> u64 {
 fn translate(pattern: &str) -> Result<String, String> {
     let wrong = |what: &str, part: &str| Err(format!("error parsing regexp: {what}: `{part}`"));
     let chars: Vec<char> = pattern.chars().collect();
-    let text = |from: usize, to: usize| -> String { chars[from..to].iter().collect() };
+    let text = |from: usize, to: usize| -> String { part(&chars, from, to).iter().collect() };
+    // the end of the last named class, beyond which none is looked for
+    let last_named = chars.windows(2).rposition(|two| two == [':', ']']).unwrap_or_default();
     let mut out = String::with_capacity(pattern.len());
     let (mut at, mut depth, mut repeated) = (0, 0_usize, None);
     let mut atom = false;
-    while at < chars.len() {
+    while let Some(&sign) = chars.get(at) {
         let start = at;
-        match chars[at] {
+        match sign {
             '\\' => {
                 at = escape(&chars, at, &mut out, false)?;
                 (atom, repeated) = (true, None);
             }
             '[' => {
-                at = class(&chars, at, &mut out)?;
+                at = class(&chars, at, last_named, &mut out)?;
                 (atom, repeated) = (true, None);
             }
             '(' => {
-                if let Some(look) = looks(&chars[at..]) {
+                if let Some(look) = looks(part(&chars, at, chars.len())) {
                     let part = text(at, at + look);
                     return wrong("invalid or unsupported Perl syntax", &part);
                 }
@@ -173,19 +174,16 @@ fn translate(pattern: &str) -> Result<String, String> {
                 out.push('(');
                 at += 1;
                 (atom, repeated) = (false, None);
-                while chars.get(start + 1) == Some(&'?')
-                    && at < chars.len()
-                    && !matches!(chars[at], ':' | ')' | '>')
-                {
-                    out.push(chars[at]);
+                let has_flags = chars.get(start + 1) == Some(&'?');
+                while has_flags && let Some(&flag) = chars.get(at) {
+                    out.push(flag);
                     at += 1;
-                }
-                if chars.get(start + 1) == Some(&'?') && at < chars.len() {
-                    if chars[at] == ')' {
+                    if flag == ')' {
                         depth -= 1;
                     }
-                    out.push(chars[at]);
-                    at += 1;
+                    if matches!(flag, ':' | ')' | '>') {
+                        break;
+                    }
                 }
             }
             ')' => {
@@ -198,7 +196,7 @@ fn translate(pattern: &str) -> Result<String, String> {
                 (atom, repeated) = (true, None);
             }
             '*' | '+' | '?' | '{' => {
-                let end = if chars[at] == '{' { bounds(&chars, at) } else { Some(at + 1) };
+                let end = if sign == '{' { bounds(&chars, at) } else { Some(at + 1) };
                 let Some(mut end) = end else {
                     out.push_str("\\{");
                     at += 1;
@@ -244,6 +242,11 @@ fn translate(pattern: &str) -> Result<String, String> {
     Ok(out)
 }
 
+/// The signs between two places.
+fn part(chars: &[char], from: usize, to: usize) -> &[char] {
+    chars.get(from..to.min(chars.len())).unwrap_or_default()
+}
+
 /// How long the beginning of a look around is, if this is one.
 fn looks(rest: &[char]) -> Option<usize> {
     match rest {
@@ -266,14 +269,19 @@ fn regex_syntax_needs_escape(c: char) -> bool {
 /// The first range that ends before it begins.
 fn range(pattern: &str) -> Option<String> {
     let chars: Vec<char> = pattern.chars().collect();
-    let found = chars.windows(3).find(|part| part[1] == '-' && part[0] > part[2])?;
+    let is_wrong = |part: &&[char]| matches!(part, [low, '-', high] if low > high);
+    let found = chars.windows(3).find(is_wrong)?;
     Some(found.iter().collect())
 }
 
 /// The end of `{n,m}`, if it is that.
 fn bounds(chars: &[char], at: usize) -> Option<usize> {
-    let close = at + chars[at..].iter().position(|c| *c == '}')?;
-    let inner: String = chars[at + 1..close].iter().collect();
+    let within = |c: &char| c.is_ascii_digit() || *c == ',';
+    let close = at + 1 + chars.iter().skip(at + 1).take_while(|c| within(c)).count();
+    if chars.get(close) != Some(&'}') {
+        return None;
+    }
+    let inner: String = part(chars, at + 1, close).iter().collect();
     let (low, high) = inner.split_once(',').unwrap_or((&inner, "0"));
     let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
     (!low.is_empty() && digits(low) && digits(high)).then_some(close + 1)
@@ -282,7 +290,7 @@ fn bounds(chars: &[char], at: usize) -> Option<usize> {
 /// Translates what a backslash begins.
 fn escape(chars: &[char], at: usize, out: &mut String, class: bool) -> Result<usize, String> {
     let wrong = |what: &str, end: usize| {
-        let part: String = chars[at..end.min(chars.len())].iter().collect();
+        let part: String = part(chars, at, end).iter().collect();
         Err(format!("error parsing regexp: {what}: `{part}`"))
     };
     let Some(&c) = chars.get(at + 1) else {
@@ -307,28 +315,21 @@ fn escape(chars: &[char], at: usize, out: &mut String, class: bool) -> Result<us
     }
     match c {
         'Q' => {
-            let rest: String = chars[at + 2..].iter().collect();
-            let quoted = rest.split("\\E").next().unwrap_or_default();
-            out.push_str(&regex::escape(quoted));
-            let length = quoted.chars().count();
+            let rest = part(chars, at + 2, chars.len());
+            let length = rest.windows(2).position(|two| two == ['\\', 'E']).unwrap_or(rest.len());
+            let quoted: String = rest.iter().take(length).collect();
+            out.push_str(&regex::escape(&quoted));
             Ok((at + 2 + length + 2).min(chars.len()))
         }
-        'p' | 'P' => {
-            let end = if chars.get(at + 2) == Some(&'{') {
-                chars[at..].iter().position(|c| *c == '}').map_or(chars.len(), |end| at + end + 1)
-            } else {
-                at + 3
+        'p' | 'P' | 'x' => {
+            let braced = chars.get(at + 2) == Some(&'{');
+            let close = || chars.iter().skip(at).position(|c| *c == '}');
+            let end = match c {
+                _ if braced => close().map_or(chars.len(), |end| at + end + 1),
+                'x' => at + 4,
+                _ => at + 3,
             };
-            out.extend(&chars[at..end.min(chars.len())]);
-            Ok(end.min(chars.len()))
-        }
-        'x' => {
-            let end = if chars.get(at + 2) == Some(&'{') {
-                chars[at..].iter().position(|c| *c == '}').map_or(chars.len(), |end| at + end + 1)
-            } else {
-                at + 4
-            };
-            out.extend(&chars[at..end.min(chars.len())]);
+            out.extend(part(chars, at, end));
             Ok(end.min(chars.len()))
         }
         'a' | 'f' | 'n' | 'r' | 't' | 'v' => {
@@ -339,15 +340,16 @@ fn escape(chars: &[char], at: usize, out: &mut String, class: bool) -> Result<us
         '0'..='7' => {
             let mut end = at + 1;
             let mut value = 0_u32;
-            while end < (at + 4).min(chars.len()) {
-                let Some(digit) = chars[end].to_digit(8) else { break };
+            while end < at + 4
+                && let Some(digit) = chars.get(end).and_then(|c| c.to_digit(8))
+            {
                 value = value * 8 + digit;
                 end += 1;
             }
             if c != '0' && end < at + 3 {
                 return wrong("invalid escape sequence", at + 2);
             }
-            write!(out, "\\x{{{value:x}}}").expect("a String takes everything");
+            out.push_str(&format!("\\x{{{value:x}}}"));
             Ok(end)
         }
         c if c.is_ascii_punctuation() => {
@@ -359,8 +361,13 @@ fn escape(chars: &[char], at: usize, out: &mut String, class: bool) -> Result<us
     }
 }
 
-/// Translates a class in brackets.
-fn class(chars: &[char], start: usize, out: &mut String) -> Result<usize, String> {
+/// Translates a class in brackets. No named class ends after `last_named`.
+fn class(
+    chars: &[char],
+    start: usize,
+    last_named: usize,
+    out: &mut String,
+) -> Result<usize, String> {
     let mut at = start + 1;
     out.push('[');
     if chars.get(at) == Some(&'^') {
@@ -370,7 +377,7 @@ fn class(chars: &[char], start: usize, out: &mut String) -> Result<usize, String
     let mut first = true;
     loop {
         let Some(&c) = chars.get(at) else {
-            let part: String = chars[start..].iter().collect();
+            let part: String = chars.iter().skip(start).collect();
             return Err(format!("error parsing regexp: missing closing ]: `{part}`"));
         };
         match c {
@@ -379,15 +386,18 @@ fn class(chars: &[char], start: usize, out: &mut String) -> Result<usize, String
                 return Ok(at + 1);
             }
             '[' if chars.get(at + 1) == Some(&':') => {
-                let rest: String = chars[at..].iter().collect();
-                let Some(end) = rest.find(":]") else {
+                let rest = part(chars, at, chars.len());
+                let mut ends = rest.windows(2);
+                let end =
+                    if at <= last_named { ends.position(|two| two == [':', ']']) } else { None };
+                let Some(end) = end else {
                     out.push_str("\\[");
                     at += 1;
                     first = false;
                     continue;
                 };
-                out.push_str(&rest[..end + 2]);
-                at += rest[..end + 2].chars().count();
+                out.extend(rest.iter().take(end + 2));
+                at += end + 2;
             }
             '\\' => at = escape(chars, at, out, true)?,
             ']' | '[' | '&' | '~' | '^' => {
@@ -455,6 +465,17 @@ mod tests {
         assert!(refused(r"^[\p{Han}\p{Latin}]{0,999}$").contains("expression too large"));
         assert!(compile("^.{0,1024}$").is_err() || compile("^.{0,1000}$").is_ok());
         assert!(compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$").is_ok());
+    }
+
+    /// Were each sign to look at all of the rest, this would take minutes.
+    #[test]
+    fn a_long_pattern_is_read_in_linear_time() {
+        for part in ["{", "{1", r"\Q\E", "[:", r"\p", "(?"] {
+            let pattern = format!("[[:{}", part.repeat(400_000 / part.len()));
+            assert!(compile(&pattern).is_err(), "{part}");
+            let pattern = part.repeat(400_000 / part.len());
+            drop(translate(&pattern));
+        }
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! Upstream writes every field that is no pointer, be it empty or not, in the
 //! order of the numbers, and maps by key: the same object has the same bytes.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 mod decode;
 mod encode;
 mod wire;

@@ -1,5 +1,7 @@
 //! `'%s is %d'.format([...])`: its values at run time, its types before.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 use object::quote::quote;
 
 use super::convert::{double_text, show};
@@ -43,7 +45,10 @@ pub(crate) fn check(id: Id, text: &str, args: &[&Expr], checked: &Checked) -> Op
     let mut seen = 0;
     let mut arg = |at: usize, clause: Clause| {
         seen += 1;
-        verify(clause, args[at], checked)
+        let Some(arg) = args.get(at) else {
+            return Err((None, format!("index {at} out of range")));
+        };
+        verify(clause, arg, checked)
             .map(|()| String::new())
             .map_err(|(id, message)| (Some(id), message))
     };
@@ -73,9 +78,9 @@ fn interpolate(
     let mut out = String::new();
     let mut rest = text;
     let mut at = 0;
-    while let Some(percent) = rest.find('%') {
-        out.push_str(&rest[..percent]);
-        rest = &rest[percent + 1..];
+    while let Some((before, after)) = rest.split_once('%') {
+        out.push_str(before);
+        rest = after;
         if let Some(after) = rest.strip_prefix('%') {
             out.push('%');
             rest = after;
@@ -112,8 +117,9 @@ fn clause(text: &str) -> Result<(Clause, &str), String> {
         None => (PRECISION, text),
         Some(rest) => {
             let end = rest.find(|c: char| !c.is_ascii_digit());
-            let end = end.ok_or_else(|| parsing("could not find end of precision specifier"))?;
-            let digits = &rest[..end];
+            let parts = end.and_then(|end| rest.split_at_checked(end));
+            let (digits, after) =
+                parts.ok_or_else(|| parsing("could not find end of precision specifier"))?;
             let number: usize = digits.parse().map_err(|_| {
                 let quoted = quote(digits);
                 parsing(&format!("error while converting precision to integer: strconv.Atoi: parsing {quoted}: invalid syntax"))
@@ -123,10 +129,11 @@ fn clause(text: &str) -> Result<(Clause, &str), String> {
                     "precision {number} exceeds maximum allowed precision {LONGEST}"
                 )));
             }
-            (number, &rest[end..])
+            (number, after)
         }
     };
-    let letter = text.chars().next().unwrap_or('%');
+    let mut letters = text.chars();
+    let letter = letters.next().unwrap_or('%');
     let clause = match letter {
         's' => Clause::Text,
         'd' => Clause::Decimal,
@@ -138,7 +145,7 @@ fn clause(text: &str) -> Result<(Clause, &str), String> {
         'o' => Clause::Octal,
         other => return Err(format!("unrecognized formatting clause \"{other}\"")),
     };
-    Ok((clause, &text[letter.len_utf8()..]))
+    Ok((clause, letters.as_str()))
 }
 
 fn refused(clause: Clause, ty: &str) -> String {
@@ -164,7 +171,7 @@ fn refused(clause: Clause, ty: &str) -> String {
 }
 
 fn verify(clause: Clause, arg: &Expr, checked: &Checked) -> Result<(), (Id, String)> {
-    let ty = &checked.types[arg.id];
+    let ty = checked.types.get(arg.id).unwrap_or(&Type::Dyn);
     let fits = match clause {
         Clause::Text => matches!(
             ty,

@@ -1,5 +1,7 @@
 //! Addresses and networks. Texts are read, and errors said, as Go's `netip` does.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 use std::{
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
@@ -307,7 +309,7 @@ fn parse(text: &str) -> Result<(IpAddr, bool), String> {
             at => format!("ParseAddr({quoted}): {message} (at {})", quote(at)),
         }
     };
-    match text.find(['.', ':', '%']).map(|at| text.as_bytes()[at]) {
+    match text.bytes().find(|byte| matches!(byte, b'.' | b':' | b'%')) {
         Some(b'.') => parse_v4(text).map(|ip| (IpAddr::V4(ip), false)).map_err(fail),
         Some(b':') => parse_v6(text).map(|(ip, zone)| (IpAddr::V6(ip), zone)).map_err(fail),
         Some(_) => Err(fail(("missing IPv6 address", ""))),
@@ -321,8 +323,7 @@ type Fault<'a> = (&'static str, &'a str);
 fn parse_v4(text: &str) -> Result<Ipv4Addr, Fault<'_>> {
     let mut fields = [0_u8; 4];
     let (mut value, mut place, mut digits) = (0_u32, 0, 0);
-    let bytes = text.as_bytes();
-    for (at, &byte) in bytes.iter().enumerate() {
+    for (at, byte) in text.bytes().enumerate() {
         match byte {
             b'0'..=b'9' => {
                 if digits == 1 && value == 0 {
@@ -335,13 +336,14 @@ fn parse_v4(text: &str) -> Result<Ipv4Addr, Fault<'_>> {
                 }
             }
             b'.' => {
-                if at == 0 || at == bytes.len() - 1 || bytes[at - 1] == b'.' {
-                    return Err(("IPv4 field must have at least one digit", &text[at..]));
+                let rest = text.get(at..).unwrap_or_default();
+                if digits == 0 || rest.len() == 1 {
+                    return Err(("IPv4 field must have at least one digit", rest));
                 }
-                if place == 3 {
-                    return Err(("IPv4 address too long", ""));
+                match fields.get_mut(place) {
+                    Some(field) if place < 3 => *field = u8::try_from(value).unwrap_or(u8::MAX),
+                    _ => return Err(("IPv4 address too long", "")),
                 }
-                fields[place] = u8::try_from(value).unwrap_or(u8::MAX);
                 (place, value, digits) = (place + 1, 0, 0);
             }
             _ => return Err(("unexpected character", text.get(at..).unwrap_or_default())),
@@ -391,9 +393,10 @@ fn parse_v6(text: &str) -> Result<(Ipv6Addr, bool), Fault<'_>> {
             rest = "";
             break;
         }
-        let group = u16::from_str_radix(&rest[..length], 16).unwrap_or_default();
+        let (digits, after) = rest.split_at(length);
+        let group = u16::from_str_radix(digits, 16).unwrap_or_default();
         bytes.extend(group.to_be_bytes());
-        rest = &rest[length..];
+        rest = after;
         if rest.is_empty() {
             break;
         } else if !rest.starts_with(':') {
@@ -401,7 +404,7 @@ fn parse_v6(text: &str) -> Result<(Ipv6Addr, bool), Fault<'_>> {
         } else if rest.len() == 1 {
             return Err(("colon must be followed by more characters", rest));
         }
-        rest = &rest[1..];
+        rest = rest.strip_prefix(':').unwrap_or_default();
         if let Some(after) = rest.strip_prefix(':') {
             if gap.is_some() {
                 return Err(("multiple :: in address", rest));

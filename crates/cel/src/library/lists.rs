@@ -1,5 +1,7 @@
 //! Lists.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 use std::cmp::Ordering;
 
 use super::{Outcome, int, int_of, list_of, operators::plus};
@@ -159,8 +161,8 @@ pub(crate) const INCLUDES: Library = &[Function {
 fn is_sorted<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let [list] = args else { return Err(Error::no_overload()) };
     let values = list_of(list)?.values()?;
-    for pair in values.windows(2) {
-        if compare(&pair[0], &pair[1])?.is_gt() {
+    for (before, next) in values.iter().zip(values.iter().skip(1)) {
+        if compare(before, next)?.is_gt() {
             return Ok(Value::Bool(false));
         }
     }
@@ -265,7 +267,8 @@ fn sort<'a>(args: &[Value<'a>], keys: usize) -> Outcome<'a> {
             "@sortByAssociatedKeys() expected a list of the same size as the associated keys list, but got {a} and {b} elements respectively"
         )));
     }
-    if keys.iter().any(|key| key.type_name() != keys[0].type_name()) {
+    let first = keys.first().map(Value::type_name);
+    if keys.iter().any(|key| Some(key.type_name()) != first) {
         return Err(Error::new("list elements must have the same type"));
     }
     let mut failed = None;

@@ -1,5 +1,7 @@
 //! Formats by name, and what a text lacks to be of one.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use object::names;
 
@@ -83,8 +85,9 @@ pub(crate) fn parse_openapi_duration(text: &str) -> Option<i64> {
     }
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '-')?;
-    let count: i64 = text[..end].parse().ok()?;
-    let unit = match text[end..].trim() {
+    let (count, unit) = text.split_at_checked(end)?;
+    let count: i64 = count.parse().ok()?;
+    let unit = match unit.trim() {
         "ns" | "nanosecond" | "nanoseconds" => 1,
         "us" | "µs" | "microsecond" | "microseconds" => 1_000,
         "ms" | "millisecond" | "milliseconds" => 1_000_000,

@@ -1,5 +1,7 @@
 //! Addresses of the web, as Go's `net/url` reads them.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 use std::{collections::BTreeMap, fmt, fmt::Write as _, sync::Arc};
 
 use object::quote::quote;
@@ -157,10 +159,9 @@ impl Url {
 
     fn host_and_port(&self) -> (&str, &str) {
         let host = self.host.as_str();
-        let end = host.rfind(']').map_or(0, |end| end + 1);
-        let (name, port) = match host[end..].rfind(':') {
-            Some(colon) => (&host[..end + colon], &host[end + colon + 1..]),
-            None => (host, ""),
+        let (name, port) = match host.rsplit_once(':') {
+            Some((name, port)) if !port.contains(']') => (name, port),
+            _ => (host, ""),
         };
         let name = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
         (name, port)
@@ -205,7 +206,7 @@ fn scheme(text: &str) -> Result<(&str, &str), String> {
             'a'..='z' | 'A'..='Z' => {}
             '0'..='9' | '+' | '-' | '.' if at > 0 => {}
             ':' if at == 0 => return Err("missing protocol scheme".to_owned()),
-            ':' => return Ok((&text[..at], &text[at + 1..])),
+            ':' => return Ok(text.split_once(':').unwrap_or(("", text))),
             _ => return Ok(("", text)),
         }
     }
@@ -214,19 +215,18 @@ fn scheme(text: &str) -> Result<(&str, &str), String> {
 
 fn host_of(host: &str) -> Result<String, String> {
     let port = if host.starts_with('[') {
-        let end = host.rfind(']').ok_or("missing ']' in host")?;
-        let port = &host[end + 1..];
+        let (_, port) = host.rsplit_once(']').ok_or("missing ']' in host")?;
         check_port(port)?;
         return Ok(host.to_owned());
     } else {
-        host.rfind(':').map_or("", |colon| &host[colon..])
+        host.rfind(':').and_then(|colon| host.get(colon..)).unwrap_or_default()
     };
     check_port(port)?;
-    for (at, c) in host.char_indices() {
+    for c in host.chars() {
         let allowed =
             c.is_ascii_alphanumeric() || !c.is_ascii() || "-_.~!$&'()*+,;=:[]<>\"%".contains(c);
         if !allowed {
-            let quoted = quote(&host[at..=at]);
+            let quoted = quote(c.encode_utf8(&mut [0; 4]));
             return Err(format!("invalid character {quoted} in host name"));
         }
     }
@@ -256,11 +256,11 @@ fn unescape(text: &str, host: bool) -> Result<String, String> {
         match value {
             Some(value) if !host || value >= 0x80 => bytes.push(value),
             _ => {
-                let shown = String::from_utf8_lossy(&rest[..rest.len().min(3)]).into_owned();
+                let shown = String::from_utf8_lossy(rest.get(..3).unwrap_or(rest)).into_owned();
                 return Err(format!("invalid URL escape {}", quote(&shown)));
             }
         }
-        rest = &after[2..];
+        rest = after.get(2..).unwrap_or_default();
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
@@ -271,7 +271,7 @@ fn escape_path(path: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&byte) {
             out.push(char::from(byte));
         } else {
-            write!(out, "%{byte:02X}").expect("a String takes everything");
+            out.push_str(&format!("%{byte:02X}"));
         }
     }
     out

@@ -1,5 +1,7 @@
 //! Text to tokens. What is no token is reported and left out, as upstream does.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 use std::ops::Range;
 
 use crate::source::Problems;
@@ -25,7 +27,7 @@ pub(crate) fn cut(text: &[char], problems: &mut Problems) -> (Vec<Lexeme>, Vec<R
             Ok(None) => {}
             Err(stop) => {
                 let end = (stop + 1).min(text.len());
-                let shown = show(&text[start..end]);
+                let shown = show(text.get(start..end).unwrap_or_default());
                 let place = u32::try_from(start).ok();
                 problems.add(place, format!("Syntax error: token recognition error at: '{shown}'"));
                 lexer.at = end.max(start + 1);
@@ -65,8 +67,7 @@ impl Lexer<'_> {
                 Ok(None)
             }
             '/' if self.peek(1) == '/' => {
-                let rest = &self.text[self.at..];
-                self.at += rest.iter().position(|c| *c == '\n').unwrap_or(rest.len());
+                self.at += self.text.iter().skip(self.at).take_while(|c| **c != '\n').count();
                 Ok(None)
             }
             '"' | '\'' => self.string(0).map(|end| Some(self.take(end, Token::Text))),
@@ -104,7 +105,7 @@ impl Lexer<'_> {
     /// The end of a string whose quote is `skip` ahead.
     fn string(&self, skip: usize) -> Result<usize, Stop> {
         let start = self.at + skip;
-        let quote = self.text[start];
+        let Some(&quote) = self.text.get(start) else { return Err(start) };
         let is = |at: usize| self.text.get(at) == Some(&quote);
         if is(start + 1) && is(start + 2) {
             // Without an end it is an empty string before something else.
@@ -151,15 +152,15 @@ impl Lexer<'_> {
     /// The end of a string in which a backslash is itself.
     fn raw(&self, letters: usize) -> Result<usize, Stop> {
         let start = self.at + letters;
-        let quote = self.text[start];
+        let Some(&quote) = self.text.get(start) else { return Err(start) };
         let is = |at: usize| self.text.get(at) == Some(&quote);
         if is(start + 1) && is(start + 2) {
             let end = (start + 3..self.text.len()).find(|at| is(*at) && is(at + 1) && is(at + 2));
             return Ok(end.map_or(start + 2, |end| end + 3));
         }
-        for at in start + 1..self.text.len() {
-            match self.text[at] {
-                c if c == quote => return Ok(at + 1),
+        for (at, c) in self.text.iter().enumerate().skip(start + 1) {
+            match c {
+                c if *c == quote => return Ok(at + 1),
                 '\n' | '\r' => return Err(at),
                 _ => {}
             }
@@ -172,7 +173,7 @@ impl Lexer<'_> {
         while self.peek(0).is_ascii_alphanumeric() || self.peek(0) == '_' {
             self.at += 1;
         }
-        let text: String = self.text[start..self.at].iter().collect();
+        let text: String = self.text.iter().take(self.at).skip(start).collect();
         match text.as_str() {
             "in" => Token::In,
             "true" => Token::True,

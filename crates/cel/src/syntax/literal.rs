@@ -1,5 +1,7 @@
 //! What a literal stands for.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 use super::token::Token;
 use crate::ast::Literal;
 
@@ -16,7 +18,7 @@ pub(crate) fn value(token: Token, text: &str, minus: bool) -> Result<Literal, &'
             Literal::Int(i64::try_from(number).map_err(|_| "invalid int literal")?)
         }
         Token::Uint => {
-            let digits = &text[..text.len() - 1];
+            let digits = text.strip_suffix(['u', 'U']).unwrap_or(text);
             Literal::Uint(integer(digits).map_err(|_| "invalid uint literal")?)
         }
         Token::Float => {
@@ -31,7 +33,7 @@ pub(crate) fn value(token: Token, text: &str, minus: bool) -> Result<Literal, &'
             let text = String::from_utf8(bytes).map_err(|_| "unable to unescape string")?;
             Literal::Text(text.into())
         }
-        Token::Bytes => Literal::Bytes(unescape(&text[1..], true)?.into()),
+        Token::Bytes => Literal::Bytes(unescape(text.get(1..).unwrap_or_default(), true)?.into()),
         Token::True => Literal::Bool(true),
         Token::False => Literal::Bool(false),
         _ => Literal::Null,
@@ -42,13 +44,14 @@ pub(crate) fn value(token: Token, text: &str, minus: bool) -> Result<Literal, &'
 fn unescape(token: &str, bytes: bool) -> Result<Vec<u8>, &'static str> {
     let token = token.replace("\r\n", "\n").replace('\r', "\n");
     let raw = token.starts_with(['r', 'R']);
-    let token = if raw { &token[1..] } else { token.as_str() };
+    let token = token.strip_prefix(['r', 'R']).unwrap_or(&token);
     let quotes = if token.len() >= 6 && (token.starts_with("'''") || token.starts_with("\"\"\"")) {
         3
     } else {
         1
     };
-    let body = token.get(quotes..token.len() - quotes).ok_or("unable to unescape string")?;
+    let body =
+        token.get(quotes..token.len().saturating_sub(quotes)).ok_or("unable to unescape string")?;
     if raw || !body.contains('\\') {
         return Ok(body.as_bytes().to_vec());
     }

@@ -74,7 +74,11 @@ impl<'a> List<'a> {
                 Merge::Map(keys) => have_same_keys(old, &item, keys),
             };
             match position(&items, same)? {
-                Some(at) if matches!(merge, Merge::Map(_)) => items[at] = item,
+                Some(at) if matches!(merge, Merge::Map(_)) => {
+                    if let Some(known) = items.get_mut(at) {
+                        *known = item;
+                    }
+                }
                 Some(_) => {}
                 None => items.push(item),
             }

@@ -1,5 +1,7 @@
 //! Moments and lengths of time as CEL has them: years 1 to 9999, nanoseconds.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 use std::fmt;
 
 use crate::error::Error;
@@ -59,7 +61,8 @@ impl Moment {
         let (fraction, zone) = match rest.strip_prefix(['.', ',']) {
             Some(rest) => {
                 let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-                (Some(&rest[..end]), &rest[end..])
+                let (fraction, zone) = rest.split_at(end);
+                (Some(fraction), zone)
             }
             None => (None, rest),
         };
@@ -71,7 +74,7 @@ impl Moment {
         let offset = match zone.as_bytes() {
             b"Z" => 0,
             [sign @ (b'+' | b'-'), ..] => {
-                let (hours, minutes) = zone[1..].split_once(':')?;
+                let (hours, minutes) = zone.get(1..)?.split_once(':')?;
                 let (hours, minutes) = (two_digits(hours)?, two_digits(minutes)?);
                 let minutes = (hours < 24 && minutes < 60).then_some(hours * 60 + minutes)?;
                 if *sign == b'-' { -minutes * 60 } else { minutes * 60 }
@@ -181,7 +184,8 @@ pub(crate) fn parse_duration(text: &str) -> Option<i64> {
             return None;
         }
         let end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
-        let unit: i128 = match &after[..end] {
+        let (unit, after) = after.split_at(end);
+        let unit: i128 = match unit {
             "ns" => 1,
             "us" | "µs" | "μs" => 1_000,
             "ms" => 1_000_000,
@@ -190,12 +194,13 @@ pub(crate) fn parse_duration(text: &str) -> Option<i64> {
             "h" => 3_600_000_000_000,
             _ => return None,
         };
-        rest = &after[end..];
+        rest = after;
         let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-        let digits = &fraction[..fraction.len().min(18)];
+        let digits = fraction.get(..18).unwrap_or(fraction);
         let part: i128 = if digits.is_empty() { 0 } else { digits.parse().ok()? };
         let scale = 10_i128.pow(u32::try_from(digits.len()).ok()?);
-        total = total.checked_add(whole.checked_mul(unit)? + part * unit / scale)?;
+        let part = part.checked_mul(unit)? / scale;
+        total = total.checked_add(whole.checked_mul(unit)?)?.checked_add(part)?;
     }
     i64::try_from(if negative { -total } else { total }).ok()
 }
@@ -240,6 +245,14 @@ fn date_of(days: i64) -> (i64, i64, i64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_length_of_time_beyond_all_numbers_is_none() {
+        let most = i128::MAX / 1_000;
+        for text in [format!("{most}.999us"), format!("{}h", "9".repeat(40)), "9e9h".to_owned()] {
+            assert_eq!(parse_duration(&text), None, "{text}");
+        }
+    }
 
     #[test]
     fn moments_read_as_they_are_written() {

@@ -1,5 +1,7 @@
 //! Between trees and values.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 use std::sync::Arc;
 
 use base64::{
@@ -77,7 +79,7 @@ pub(crate) fn from_tree<'a>(
 fn date(text: &str) -> Result<Moment, Error> {
     Moment::parse_date(text).ok_or_else(|| {
         let begins = text.get(..10).is_some_and(|date| Moment::parse_date(date).is_some());
-        let why = unreadable(text, "2006-01-02", begins.then(|| &text[10..]));
+        let why = unreadable(text, "2006-01-02", text.get(10..).filter(|_| begins));
         Error::new(format!("Invalid date formatted string {text}: {why}"))
     })
 }
@@ -92,7 +94,7 @@ fn date_time(text: &str) -> Result<Moment, Error> {
     }
     let local = || Moment::parse(&format!("{text}Z"));
     Moment::parse(text).or_else(local).ok_or_else(|| {
-        let rest = begins(19).then(|| &text[19..]);
+        let rest = text.get(19..).filter(|_| begins(19));
         let why = unreadable(text, "2006-01-02T15:04:05", rest);
         Error::new(format!("Invalid date-time formatted string {text}: {why}"))
     })

@@ -24,7 +24,7 @@ impl FromStr for Quantity {
         if digits.len() > MOST_DIGITS || short.is_none() && !parts.has_digits {
             return Err(QuantityError::Numeric);
         }
-        let mut mantissa: BigInt = digits.parse().expect("all of them are digits");
+        let mut mantissa: BigInt = digits.parse().map_err(|_| QuantityError::Numeric)?;
         let binary = format == Format::BinarySi;
         if binary {
             mantissa <<= exponent;
@@ -75,7 +75,7 @@ impl fmt::Display for Quantity {
                 whole >>= 10;
                 times += 1;
             }
-            return write!(f, "{whole}{}", BINARY[times]);
+            return write!(f, "{whole}{}", BINARY.get(times).unwrap_or(&""));
         }
         let mut exponent = scale.div_euclid(3).saturating_mul(3);
         if format != Format::DecimalExponent {
@@ -87,7 +87,7 @@ impl fmt::Display for Quantity {
         match (format, usize::try_from(exponent / 3 + 3)) {
             (Format::DecimalExponent, _) if exponent == 0 => Ok(()),
             (Format::DecimalExponent, _) => write!(f, "e{exponent}"),
-            (_, name) => f.write_str(DECIMAL[name.expect("clamped above -9")]),
+            (_, name) => f.write_str(name.ok().and_then(|at| DECIMAL.get(at)).unwrap_or(&"")),
         }
     }
 }

@@ -61,21 +61,17 @@ impl fmt::Display for FieldSelector {
 }
 
 fn split_terms(text: &str) -> Vec<&str> {
-    let (mut terms, mut start, mut escaped) = (Vec::new(), 0, false);
-    for (at, c) in text.char_indices() {
-        if c == ',' && !escaped {
-            terms.push(&text[start..at]);
-            start = at + 1;
-        }
+    let mut escaped = false;
+    let separates = |c: char| {
+        let separates = c == ',' && !escaped;
         escaped = c == '\\' && !escaped;
-    }
-    terms.push(&text[start..]);
-    terms
+        separates
+    };
+    text.split(separates).collect()
 }
 
 fn split_term(term: &str) -> Option<(&str, bool, &str)> {
-    let at = term.find('=')?;
-    let (left, right) = (&term[..at], &term[at + 1..]);
+    let (left, right) = term.split_once('=')?;
     // The first operator counts, and `!=` begins before its `=`.
     if let Some(field) = left.strip_suffix('!') {
         return Some((field, false, right));

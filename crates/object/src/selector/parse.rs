@@ -33,9 +33,10 @@ fn scan(text: &str) -> Vec<Token<'_>> {
         let Some(first) = rest.chars().next() else { break };
         if is_sign(first) {
             let known = ["==", "!=", ")", ",", "!", "=", ">", "<", "("];
-            let sign = known.iter().find(|sign| rest.starts_with(*sign)).expect("each sign is one");
+            let found = known.iter().find_map(|sign| Some((sign, rest.strip_prefix(sign)?)));
+            let Some((sign, after)) = found else { break };
             tokens.push(Token::Sign(sign));
-            rest = &rest[sign.len()..];
+            rest = after;
         } else {
             let ends = |c: char| is_sign(c) || matches!(c, ' ' | '\t' | '\r' | '\n');
             let (word, after) = rest.split_at(rest.find(ends).unwrap_or(rest.len()));

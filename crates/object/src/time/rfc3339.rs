@@ -1,5 +1,7 @@
 //! Moments as Go reads them, with what Go says of those that are none.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 use super::civil::days;
 
 const SECONDS: &str = "2006-01-02T15:04:05Z07:00";
@@ -60,15 +62,16 @@ impl Reader<'_> {
             && bytes.get(1).is_some_and(u8::is_ascii_digit);
         let length = match (needed, begins) {
             (false, false) => return Ok(0),
-            (false, true) => bytes[1..].iter().take_while(|byte| byte.is_ascii_digit()).count(),
+            (false, true) => bytes.iter().skip(1).take_while(|byte| byte.is_ascii_digit()).count(),
             (true, _) => 6,
         };
         let digits = self.rest.get(1..=length).filter(|digits| is_number(digits));
         let Some(digits) = digits.filter(|_| begins) else {
             return Err(self.unreadable(self.rest, ".000000"));
         };
-        self.rest = &self.rest[1 + length..];
-        Ok(format!("{digits:0<6}")[..6].parse().unwrap_or_default())
+        self.rest = self.rest.get(1 + length..).unwrap_or_default();
+        let micros = format!("{digits:0<6}");
+        Ok(micros.get(..6).and_then(|micros| micros.parse().ok()).unwrap_or_default())
     }
 
     /// In seconds east of Greenwich.
@@ -117,7 +120,7 @@ impl Reader<'_> {
         let Some(n) = found.and_then(|text| text.iter().try_fold(0, digit)) else {
             return Err(self.unreadable(self.rest, layout));
         };
-        self.rest = &self.rest[count..];
+        self.rest = self.rest.get(count..).unwrap_or_default();
         Ok(n)
     }
 

@@ -3,6 +3,8 @@
 //! What an alias stands for is shared in the tree, not copied, so that a small file
 //! cannot fill the memory; still it counts each time, since a tree is also written.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 use std::collections::{HashMap, HashSet};
 
 use granit_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
@@ -296,8 +298,8 @@ fn explain(error: &ScanError, text: &str) -> YamlError {
             let line =
                 text.lines().nth(error.marker().line().saturating_sub(1)).unwrap_or_default();
             let alias = line.rsplit_once('*').unwrap_or_default().1;
-            let end = alias.find(|c: char| !c.is_ascii_alphanumeric() && !"_-".contains(c));
-            let name = &alias[..end.unwrap_or(alias.len())];
+            let ends = |c: char| !c.is_ascii_alphanumeric() && !"_-".contains(c);
+            let name = alias.split(ends).next().unwrap_or_default();
             return YamlError::new(format!("unknown anchor '{name}' referenced"));
         }
         _ if problem.contains("surrogate") => "found invalid Unicode character escape code",

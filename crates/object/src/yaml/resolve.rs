@@ -1,5 +1,7 @@
 //! What a plain scalar means.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 use jiff::civil::Date;
 
 use crate::Value;
@@ -44,10 +46,10 @@ fn integer(plain: &str) -> Option<Value> {
     let digits = plain.strip_prefix(['-', '+']).unwrap_or(plain);
     let lower = digits.to_ascii_lowercase();
     let (radix, digits) = match lower.as_bytes() {
-        [b'0', b'x', ..] => (16, &digits[2..]),
-        [b'0', b'o', ..] => (8, &digits[2..]),
-        [b'0', b'b', ..] => (2, &digits[2..]),
-        [b'0', _, ..] => (8, &digits[1..]),
+        [b'0', b'x', ..] => (16, digits.get(2..)?),
+        [b'0', b'o', ..] => (8, digits.get(2..)?),
+        [b'0', b'b', ..] => (2, digits.get(2..)?),
+        [b'0', _, ..] => (8, digits.get(1..)?),
         _ => (10, digits),
     };
     if !digits.bytes().all(|b| char::from(b).is_digit(radix)) {
@@ -67,8 +69,8 @@ fn integer(plain: &str) -> Option<Value> {
 fn float(plain: &str) -> Option<Value> {
     let all = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
     let rest = plain.strip_prefix(['-', '+']).unwrap_or(plain);
-    let (number, exponent) = match rest.find(['e', 'E']) {
-        Some(at) => (&rest[..at], Some(&rest[at + 1..])),
+    let (number, exponent) = match rest.split_once(['e', 'E']) {
+        Some((number, exponent)) => (number, Some(exponent)),
         None => (rest, None),
     };
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
@@ -102,14 +104,14 @@ fn is_base_60(text: &str) -> bool {
 
 /// `2006-1-2`, also with a time: `2006-1-2T15:4:5.999Z`, `2006-1-2 15:4:5`.
 fn is_timestamp(text: &str) -> bool {
-    let (date, time) = match text.find(['T', 't', ' ']) {
-        Some(at) => (&text[..at], Some(text.split_at(at).1)),
+    let (date, time) = match text.find(['T', 't', ' ']).and_then(|at| text.split_at_checked(at)) {
+        Some((date, time)) => (date, Some(time)),
         None => (text, None),
     };
     is_date(date)
         && time.is_none_or(|time| match time.strip_prefix(' ') {
             Some(time) => is_time(time),
-            None => without_zone(&time[1..]).is_some_and(is_time),
+            None => time.get(1..).and_then(without_zone).is_some_and(is_time),
         })
 }
 

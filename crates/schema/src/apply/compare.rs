@@ -1,5 +1,7 @@
 //! Which fields an object has, and which differ between two.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 use std::cmp::Ordering;
 
 use object::{NULL, Value};
@@ -158,7 +160,9 @@ fn items(form: Form, old: Option<&Value>, new: Option<&Value>, found: &mut Parts
                 parts
             }
         };
-        found.below(&|| same[0].0.clone(), parts);
+        if let Some((step, ..)) = same.first() {
+            found.below(&|| step.clone(), parts);
+        }
     }
 }
 

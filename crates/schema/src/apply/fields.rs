@@ -8,6 +8,8 @@
 //! its value. Something without anything below it is in the set; what has something
 //! below it is in the set itself only if it says `"."`.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 use std::{borrow::Cow, cmp::Ordering, fmt::Write, iter::Peekable, mem, slice};
 
 use object::{
@@ -137,7 +139,7 @@ fn is_plain(keys: &str) -> bool {
 
 /// JSON that has been written.
 fn json(text: &[u8]) -> &str {
-    str::from_utf8(text).expect("JSON is text")
+    str::from_utf8(text).unwrap_or_default()
 }
 
 /// A set of paths, as a tree of steps, by step.
@@ -216,7 +218,7 @@ impl Fields {
 
     pub(super) fn get(&self, step: &Step) -> Option<&Node> {
         let at = self.0.binary_search_by(|node| node.0.cmp(step)).ok()?;
-        Some(&self.0[at].1)
+        self.0.get(at).map(|(_, node)| node)
     }
 
     /// Whether the path is in the set.
@@ -360,7 +362,7 @@ impl<'a> Reader<'a> {
             }
             self.rest = self.rest.strip_prefix(b",").unwrap_or(self.rest);
         }
-        self.rest = &self.rest[1..];
+        self.rest = self.rest.get(1..).unwrap_or_default();
         Ok(Node { member, below: Fields::of(nodes) })
     }
 
@@ -368,12 +370,16 @@ impl<'a> Reader<'a> {
     fn name(&mut self) -> Option<Cow<'a, str>> {
         let [b'"', rest @ ..] = self.rest else { return None };
         let mut end = rest.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
-        let escaped = rest[end] == b'\\';
-        while rest.get(end)? != &b'"' {
-            end += if rest[end] == b'\\' { 2 } else { 1 };
+        let escaped = rest.get(end)? == &b'\\';
+        loop {
+            end += match rest.get(end)? {
+                b'"' => break,
+                b'\\' => 2,
+                _ => 1,
+            };
         }
-        let (text, whole) = (&rest[..end], &self.rest[..end + 2]);
-        self.rest = rest[end + 1..].strip_prefix(b":")?;
+        let (text, whole) = (rest.get(..end)?, self.rest.get(..end + 2)?);
+        self.rest = rest.get(end + 1..)?.strip_prefix(b":")?;
         let text = str::from_utf8(text).ok()?;
         if !escaped {
             return Some(Cow::Borrowed(text));

@@ -1,5 +1,7 @@
 //! Laying one object over another, and taking fields out of one.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 use std::collections::{HashMap, HashSet};
 
 use object::{Struct, Type, Value};
@@ -97,10 +99,9 @@ fn merged_items(form: Form, old: &[Value], new: &[Value]) -> Vec<Value> {
     let (mut out, mut done) = (Vec::with_capacity(old.len().max(new.len())), HashSet::new());
     let (mut left, mut right) = (0, 0);
     while left < old.len() || right < new.len() {
-        if left < old.len() {
-            let step = &old_steps[left];
+        if let (Some(step), Some(item)) = (old_steps.get(left), old.get(left)) {
             if !after.contains(step) {
-                out.push(old[left].clone());
+                out.push(item.clone());
                 left += 1;
                 continue;
             }
@@ -111,9 +112,8 @@ fn merged_items(form: Form, old: &[Value], new: &[Value]) -> Vec<Value> {
             }
             left += usize::from(same || done.contains(step));
         }
-        if right < new.len() {
-            let step = &new_steps[right];
-            out.push(both(step, &new[right]));
+        if let (Some(step), Some(item)) = (new_steps.get(right), new.get(right)) {
+            out.push(both(step, item));
             done.insert(step);
             shared.next_if_eq(&step);
             right += 1;

@@ -1,5 +1,7 @@
 //! Paths to fields, as rules and selectable fields name them: `.spec.color`, `['a.b']`.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 use object::Text;
 
 use super::schema::{Additional, Schema};
@@ -65,9 +67,10 @@ impl<'a> Iterator for Tokens<'a> {
         let end = match text.chars().next()? {
             '.' | '[' | ']' => 1,
             '\'' => {
-                let bytes = text.as_bytes();
-                let ends = |at: &usize| bytes[*at] == b'\'' && bytes[*at - 1] != b'\\';
-                (1..text.len()).find(ends).map_or(text.len(), |at| at + 1)
+                let mut pairs = text.as_bytes().windows(2);
+                let end =
+                    pairs.position(|pair| matches!(pair, [before, b'\''] if *before != b'\\'));
+                end.map_or(text.len(), |at| at + 2)
             }
             _ => text.find(['.', '[', ']']).unwrap_or(text.len()),
         };

@@ -1,5 +1,7 @@
 //! Formats of texts and numbers: which there are, and whether a text is of one.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 use std::{net::Ipv6Addr, sync::LazyLock};
 
 use object::{Duration, names};
@@ -116,6 +118,7 @@ static TIME: LazyLock<Regex> = LazyLock::new(|| {
 static SPAN: LazyLock<Regex> = LazyLock::new(|| constant(r"([0-9]+)\s*([A-Za-zµ]+)"));
 static SCHEME: LazyLock<Regex> = LazyLock::new(|| constant(r"^[a-zA-Z][a-zA-Z0-9+.-]*$"));
 
+#[expect(clippy::expect_used, reason = "no input: a test compiles each")]
 fn constant(pattern: &str) -> Regex {
     Regex::new(pattern).expect("written in this file")
 }
@@ -212,7 +215,8 @@ fn separates(c: char) -> bool {
 
 fn is_isbn10(text: &str) -> bool {
     let digits = digits(text, separates);
-    let right = digits.len() == 10 && digits[..9].iter().all(|d| *d < 10) && digits[9] <= 10;
+    let Some((last, first)) = digits.split_last() else { return false };
+    let right = first.len() == 9 && first.iter().all(|d| *d < 10) && *last <= 10;
     right && (1..).zip(&digits).map(|(n, d)| n * d).sum::<u32>() % 11 == 0
 }
 
@@ -236,7 +240,7 @@ fn is_date(text: &str) -> bool {
         let part = text.get(from..to).filter(|part| part.bytes().all(|b| b.is_ascii_digit()))?;
         part.parse::<u32>().ok()
     };
-    let dashes = text.len() == 10 && text.as_bytes()[4] == b'-' && text.as_bytes()[7] == b'-';
+    let dashes = matches!(text.as_bytes(), [_, _, _, _, b'-', _, _, b'-', _, _]);
     let (Some(year), Some(month), Some(day)) = (number(0, 4), number(5, 7), number(8, 10)) else {
         return false;
     };

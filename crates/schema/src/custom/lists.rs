@@ -1,5 +1,7 @@
 //! Lists that are sets, or maps by some keys: no item twice.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 use object::{Value, to_json};
 
 use super::schema::{Schema, entry_of};
@@ -10,7 +12,7 @@ pub(super) fn check_lists(value: &Value, schema: &Schema, at: &Path, errs: &mut 
         Value::List(items) => {
             match schema.list_type() {
                 Some("set") => {
-                    twice(items).for_each(|i| errs.duplicate(&at.index(i), items[i].clone()));
+                    twice(items).for_each(|(i, item)| errs.duplicate(&at.index(i), item.clone()));
                 }
                 Some("map") => keyed(items, schema, at, errs),
                 _ => {}
@@ -33,13 +35,13 @@ pub(super) fn check_lists(value: &Value, schema: &Schema, at: &Path, errs: &mut 
 }
 
 fn keyed(items: &[Value], schema: &Schema, at: &Path, errs: &mut Errors) {
-    let odd = items.iter().position(|item| !item.is_null() && !item.is_object());
-    if let Some(i) = odd {
+    let mut all = items.iter().enumerate();
+    if let Some((i, odd)) = all.find(|(_, item)| !item.is_null() && !item.is_object()) {
         let why = "must be an object for an array of list-type map";
-        return errs.invalid(&at.index(i), items[i].clone(), why);
+        return errs.invalid(&at.index(i), odd.clone(), why);
     }
     let keys: Vec<Value> = items.iter().map(|item| key(item, schema)).collect();
-    twice(&keys).for_each(|i| errs.duplicate(&at.index(i), keys[i].clone()));
+    twice(&keys).for_each(|(i, key)| errs.duplicate(&at.index(i), key.clone()));
 }
 
 /// What tells an item from the others.
@@ -53,17 +55,12 @@ fn key(item: &Value, schema: &Schema) -> Value {
     key
 }
 
-/// The places of the second of each items that there are several of.
-fn twice(items: &[Value]) -> impl Iterator<Item = usize> {
-    let texts: Vec<_> = items.iter().map(to_json).collect();
+/// The second of each items that there are several of, with its place.
+fn twice(items: &[Value]) -> impl Iterator<Item = (usize, &Value)> {
     let mut seen = std::collections::HashMap::new();
-    let mut found = Vec::new();
-    for (at, text) in texts.into_iter().enumerate() {
-        let times = seen.entry(text).or_insert(0_usize);
+    items.iter().enumerate().filter(move |(_, item)| {
+        let times = seen.entry(to_json(item)).or_insert(0_usize);
         *times += 1;
-        if *times == 2 {
-            found.push(at);
-        }
-    }
-    found.into_iter()
+        *times == 2
+    })
 }

@@ -78,7 +78,11 @@ fn diff_list(old: &[Value], new: &[Value], rules: Items, part: Part) -> Result<C
         return Ok(Change { items, ..Change::default() });
     }
     check_types(&[old, new])?;
-    if old[0].is_object() { objects(old, new, rules, part) } else { Ok(plain(old, new, part)) }
+    if old.first().is_some_and(Value::is_object) {
+        objects(old, new, rules, part)
+    } else {
+        Ok(plain(old, new, part))
+    }
 }
 
 /// What a patch says of one list.

@@ -2,7 +2,7 @@
 //! wrote it, down to the order of names and the digits of numbers; what was taken apart is
 //! written with its names in order.
 
-use std::{collections::BTreeMap, fmt::Write};
+use std::collections::BTreeMap;
 
 use object::{depth::json_depth, from_json, to_json};
 
@@ -31,10 +31,11 @@ impl<'a> Node<'a> {
                     let name =
                         |name: &str| from_json(name.as_bytes()).ok()?.as_str().map(String::from);
                     let entries = parts(text);
-                    let entries = entries.chunks_exact(2);
-                    let entries =
-                        entries.map(|pair| (name(pair[0]).unwrap_or_default(), Self::new(pair[1])));
-                    *self = Self::Object(entries.collect());
+                    let (pairs, _) = entries.as_chunks();
+                    let entry = |[key, value]: &[&'a str; 2]| {
+                        (name(key).unwrap_or_default(), Self::new(value))
+                    };
+                    *self = Self::Object(pairs.iter().map(entry).collect());
                 }
                 Some(b'[') => *self = Self::List(parts(text).into_iter().map(Self::new).collect()),
                 _ => {}
@@ -132,7 +133,8 @@ fn parts(text: &str) -> Vec<&str> {
             _ if quoted => {}
             b'{' | b'[' => depth += 1,
             b',' | b':' | b'}' | b']' if depth == 0 => {
-                parts.extend(Some(text[start..at].trim_ascii()).filter(|part| !part.is_empty()));
+                let part = text.get(start..at).map(str::trim_ascii);
+                parts.extend(part.filter(|part| !part.is_empty()));
                 start = at + 1;
             }
             b'}' | b']' => depth -= 1,
@@ -148,7 +150,7 @@ fn compact(text: &str, out: &mut String) {
     for c in text.chars() {
         match c {
             '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                write!(out, "\\u{:04x}", u32::from(c)).expect("a String takes all");
+                out.push_str(&format!("\\u{:04x}", u32::from(c)));
             }
             ' ' | '\n' | '\r' | '\t' if !quoted => {}
             c => out.push(c),

@@ -65,8 +65,9 @@ pub(super) fn merge_list(
         key_of(item, rules.key)?;
         match places.entry(identity(item, rules.key)) {
             Entry::Occupied(at) => {
-                let other = &mut old[*at.get()];
-                *other = merge_object(std::mem::take(other), item, rules.of, mode)?;
+                if let Some(other) = old.get_mut(*at.get()) {
+                    *other = merge_object(std::mem::take(other), item, rules.of, mode)?;
+                }
             }
             Entry::Vacant(place) => {
                 place.insert(old.len());
@@ -117,7 +118,8 @@ fn sort(items: &mut [Value], place: impl Fn(&Value) -> Option<usize>) {
     let mut places: Vec<_> = items.iter().map(place).collect();
     for end in 1..items.len() {
         for at in (1..=end).rev() {
-            if places[at].zip(places[at - 1]).is_some_and(|(this, before)| this >= before) {
+            let [before, this] = [at - 1, at].map(|at| places.get(at).copied().flatten());
+            if this.zip(before).is_some_and(|(this, before)| this >= before) {
                 break;
             }
             items.swap(at, at - 1);
@@ -154,7 +156,7 @@ pub(super) fn check_order(change: &[Value], order: &[Value], key: &str) -> Resul
 /// Looking for the items in an order ends at what is no object.
 pub(super) fn check_found(items: &[Value], order: &[Value], key: &str) -> Result<(), PatchError> {
     let Some(end) = order.iter().position(|item| !item.is_object()) else { return Ok(()) };
-    let found = places(&order[..end], key);
+    let found = places(order.get(..end).unwrap_or_default(), key);
     if key.is_empty() || items.iter().all(|item| found.contains_key(&identity(item, key))) {
         return Ok(());
     }

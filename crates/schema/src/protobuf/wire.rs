@@ -47,14 +47,13 @@ impl<'a> Wire<'a> {
 
     #[cold]
     fn fixed(kind: u64, from: &mut &'a [u8]) -> Result<Self, Malformed> {
-        let mut bytes = [0; 8];
         let size = match kind {
             FIXED64 => 8,
             FIXED32 => 4,
             _ => return Err(Malformed),
         };
-        bytes[..size].copy_from_slice(take(from, size)?);
-        Ok(Self::Double(u64::from_le_bytes(bytes)))
+        let bytes = take(from, size)?.iter().rev();
+        Ok(Self::Double(bytes.fold(0, |bits, byte| bits << 8 | u64::from(*byte))))
     }
 }
 
@@ -74,7 +73,7 @@ fn take_varint(from: &mut &[u8]) -> Result<u64, Malformed> {
         }
         _ => {
             let (n, length) = take_long(from)?;
-            *from = &from[length..];
+            take(from, length)?;
             Ok(n)
         }
     }
@@ -140,6 +139,7 @@ pub(super) fn put_length(tag: u32, length: usize, out: &mut Vec<u8>) {
 
 /// A nested message, written in place. Its length is known only afterwards: there is room for
 /// a short one in front, and a longer one moves the message.
+#[expect(clippy::indexing_slicing, reason = "writes only within what it has written itself")]
 pub(super) fn put_message(tag: u32, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     put_length(tag, 0, out);
     let begin = out.len() - 1;

@@ -9,7 +9,7 @@ impl<'a> Reader<'a> {
     pub(super) fn string(&mut self) -> Result<Cow<'a, str>, JsonError> {
         self.at += 1;
         let from = self.at;
-        self.at += plain(&self.text[from..]);
+        self.at += plain(self.text.get(from..).unwrap_or_default());
         match self.peek()? {
             b'"' => {
                 let text = self.since(from)?;
@@ -27,7 +27,7 @@ impl<'a> Reader<'a> {
     }
 
     fn escaped(&mut self, from: usize) -> Result<String, JsonError> {
-        let mut out = self.text[from..self.at].to_vec();
+        let mut out = self.text.get(from..self.at).unwrap_or_default().to_vec();
         loop {
             match self.peek()? {
                 b'"' => {
