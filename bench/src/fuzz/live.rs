@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use client::{Connect as _, Pipe, Use};
-use container::streaming::spdy;
+use httpstream::spdy;
 use server::User;
 use testkit::Cluster;
 use tokio::{
