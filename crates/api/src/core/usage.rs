@@ -1,5 +1,7 @@
 //! What objects take of a quota: both who admits them and who counts them ask here.
 
+mod devices;
+
 use object::{Map, Quantity, Text, Time, Value, View, quantity::Format};
 
 use super::{
@@ -8,9 +10,12 @@ use super::{
     resources::rules::is_extended,
 };
 
+pub use self::devices::{add_devices, is_devices};
+
 /// Kinds that were counted by their names alone before all could be.
 const BY_NAME: [&str; 4] = ["configmaps", "resourcequotas", "replicationcontrollers", "secrets"];
 const OF_CLASS: &str = ".storageclass.storage.k8s.io/";
+const RESOURCE_CLAIMS: &str = "resourceclaims.resource.k8s.io";
 
 /// The resource whose objects an amount in a quota is about, as `plural` or
 /// `plural.group`; `None`: of no known one.
@@ -21,6 +26,9 @@ pub fn counted(name: &str) -> Option<&str> {
     if let Some((_, what)) = name.split_once(OF_CLASS) {
         let known = ["persistentvolumeclaims", "requests.storage"];
         return known.contains(&what).then_some("persistentvolumeclaims");
+    }
+    if is_devices(name) {
+        return Some(RESOURCE_CLAIMS);
     }
     let asked = name.strip_prefix("requests.").or(name.strip_prefix("limits.")).unwrap_or(name);
     match name {
@@ -42,6 +50,7 @@ pub fn usage(resource: &str, object: &Value, now: i64) -> Resources {
         "pods" => of_pod(Pod::view(object), now, &mut used),
         "services" => of_service(Service::view(object), &mut used),
         "persistentvolumeclaims" => of_claim(PersistentVolumeClaim::view(object), &mut used),
+        RESOURCE_CLAIMS => add_devices(object, &mut used),
         _ if BY_NAME.contains(&resource) => drop(used.insert(resource.into(), number(1))),
         _ => {}
     }

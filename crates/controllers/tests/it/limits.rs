@@ -2,6 +2,7 @@ use api::{
     core::{Endpoints, Pod, ResourceQuota, Secret, Service},
     discovery::EndpointSlice,
     policy::PodDisruptionBudget,
+    resource::ResourceClaim,
 };
 
 use crate::World;
@@ -38,6 +39,36 @@ async fn quotas_count_what_there_is() {
     world.delete::<Secret>("s").await;
     world.delete::<Pod>("a").await;
     world.until_one::<ResourceQuota>("q", "two pods", used("2", "500m", "1")).await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn quotas_count_claims_and_their_devices() {
+    let world = World::start(&["resourcequota"]).await;
+    let devices = "gold.deviceclass.resource.k8s.io/devices";
+    let claims = "count/resourceclaims.resource.k8s.io";
+    let quota = format!(
+        r#"{{"metadata":{{"name":"q"}},"spec":{{"hard":{{"{claims}":"5","{devices}":"3"}}}}}}"#
+    );
+    world.make::<ResourceQuota>(&quota).await;
+    let used = |count: &'static str, amount: &'static str| {
+        move |quota: &ResourceQuota| {
+            let shown = |name: &str| quota.status().used().get(name).map(|n| n.to_string());
+            shown(claims).as_deref() == Some(count) && shown(devices).as_deref() == Some(amount)
+        }
+    };
+    world.until_one::<ResourceQuota>("q", "nothing", used("0", "0")).await;
+    let claim = |name: &str, count: usize| {
+        format!(
+            r#"{{"metadata":{{"name":"{name}"}},"spec":{{"devices":{{"requests":[{{"name":"r",
+            "exactly":{{"deviceClassName":"gold","allocationMode":"ExactCount","count":{count}}}}}]}}}}}}"#
+        )
+    };
+    world.make::<ResourceClaim>(&claim("a", 2)).await;
+    world.make::<ResourceClaim>(&claim("b", 1)).await;
+    world.until_one::<ResourceQuota>("q", "two claims", used("2", "3")).await;
+    world.delete::<ResourceClaim>("a").await;
+    world.until_one::<ResourceQuota>("q", "one claim", used("1", "1")).await;
     world.stop().await;
 }
 

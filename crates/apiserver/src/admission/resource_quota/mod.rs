@@ -1,6 +1,5 @@
 //! ResourceQuota: what a namespace uses stays within what it may.
 
-mod devices;
 mod limited;
 mod scope;
 mod usage;

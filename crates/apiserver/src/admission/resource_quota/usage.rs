@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::core::{PersistentVolumeClaim, Pod, Service};
+use api::core::{
+    PersistentVolumeClaim, Pod, Service,
+    usage::{add_devices, is_devices},
+};
 use object::{Quantity, Text, Time, Value, View, quantity::Format};
 use server::{Admission, Operation};
-
-use super::devices;
 
 pub(super) type Amounts = BTreeMap<Text, Quantity>;
 
@@ -58,7 +59,7 @@ pub(super) fn matching(admission: &Admission, hard: &[Text]) -> BTreeSet<Text> {
             ("", "configmaps" | "secrets" | "replicationcontrollers" | "resourcequotas") => {
                 *name == names.plural
             }
-            ("resource.k8s.io", "resourceclaims") => devices::counts(name),
+            ("resource.k8s.io", "resourceclaims") => is_devices(name),
             _ => false,
         }
     };
@@ -140,7 +141,7 @@ pub(super) fn usage(admission: &Admission, object: &Value, now: i64) -> Amounts 
         ("", "pods") => pod(Pod::view(object), now, &mut used),
         ("", "services") => service(Service::view(object), &mut used),
         ("", "persistentvolumeclaims") => claim(PersistentVolumeClaim::view(object), &mut used),
-        ("resource.k8s.io", "resourceclaims") => devices::claim(object, &mut used),
+        ("resource.k8s.io", "resourceclaims") => add_devices(object, &mut used),
         ("", plural) => {
             used.insert(plural.into(), number(1));
         }
@@ -149,7 +150,7 @@ pub(super) fn usage(admission: &Admission, object: &Value, now: i64) -> Amounts 
     used
 }
 
-pub(super) fn number(n: usize) -> Quantity {
+fn number(n: usize) -> Quantity {
     Quantity::new(i64::try_from(n).unwrap_or(i64::MAX), Format::DecimalSi)
 }
 

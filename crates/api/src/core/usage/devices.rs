@@ -1,43 +1,43 @@
-//! What a claim of devices counts for: so many of each class, at worst.
+//! What a ResourceClaim takes of a quota: devices of each class, in the worst case.
 
 use std::collections::BTreeMap;
 
 use object::Value;
 
-use super::usage::{Amounts, number};
+use super::{Resources, number};
 
-const BY_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
-/// Who asks for all devices may get so many.
-const MOST: usize = 32;
+const OF_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
+/// A request for all devices is allocated at most so many.
+const MOST: i64 = 32;
 
-/// Whether a quota of this name is about devices of a class.
-pub(super) fn counts(name: &str) -> bool {
-    name.ends_with(BY_CLASS)
+/// Whether an amount in a quota is about devices of a class.
+pub fn is_devices(name: &str) -> bool {
+    name.ends_with(OF_CLASS)
 }
 
-pub(super) fn claim(claim: &Value, used: &mut Amounts) {
+/// Adds the devices that a ResourceClaim requests.
+pub fn add_devices(claim: &Value, used: &mut Resources) {
     for request in claim.get("spec").get("devices").get("requests").items() {
         let choices = match request.get("firstAvailable").items() {
             [] => std::slice::from_ref(request.get("exactly")),
             choices => choices,
         };
-        // One of the choices is taken: that with the most, if several are of one class.
-        let mut most: BTreeMap<&str, usize> = BTreeMap::new();
+        // One of the choices is allocated: of those of one class, the largest counts.
+        let mut most: BTreeMap<&str, i64> = BTreeMap::new();
         for choice in choices.iter().filter(|choice| choice.is_object()) {
             let class = choice.get("deviceClassName").as_str().unwrap_or_default();
             let count = most.entry(class).or_default();
             *count = (*count).max(devices(choice));
         }
         for (class, count) in most {
-            *used.entry(format!("{class}{BY_CLASS}").into()).or_default() += &number(count);
+            *used.entry(format!("{class}{OF_CLASS}").into()).or_default() += &number(count);
         }
     }
 }
 
-fn devices(request: &Value) -> usize {
-    let count = request.get("count").as_i64().unwrap_or(1);
+fn devices(request: &Value) -> i64 {
     match request.get("allocationMode").as_str().unwrap_or("ExactCount") {
-        "ExactCount" => usize::try_from(count).unwrap_or_default(),
+        "ExactCount" => request.get("count").as_i64().unwrap_or(1).max(0),
         "All" => MOST,
         _ => 0,
     }
@@ -58,14 +58,21 @@ mod tests {
                     {"deviceClassName":"y","allocationMode":"All"}]}]}}}"#,
         )
         .unwrap();
-        let mut used = Amounts::new();
-        claim(&tree, &mut used);
+        let used = super::super::usage("resourceclaims.resource.k8s.io", &tree, 0);
         let used: Vec<String> =
             used.iter().map(|(name, amount)| format!("{name}={amount}")).collect();
         assert_eq!(
             used,
-            ["x.deviceclass.resource.k8s.io/devices=5", "y.deviceclass.resource.k8s.io/devices=32"]
+            [
+                "count/resourceclaims.resource.k8s.io=1",
+                "x.deviceclass.resource.k8s.io/devices=5",
+                "y.deviceclass.resource.k8s.io/devices=32"
+            ]
         );
-        assert!(counts("x.deviceclass.resource.k8s.io/devices") && !counts("pods"));
+        for name in
+            ["x.deviceclass.resource.k8s.io/devices", "count/resourceclaims.resource.k8s.io"]
+        {
+            assert_eq!(super::super::counted(name), Some("resourceclaims.resource.k8s.io"));
+        }
     }
 }
