@@ -4,15 +4,25 @@ use object::Value;
 
 use super::schema::{Schema, entry_of};
 
+/// All defaults that are set in one object have so many bytes, at least, when no more are set. An
+/// object of that size is not stored: a short list of empty objects whose schema has a long
+/// default would otherwise take more memory than there is.
+const MOST_BYTES: usize = 9 << 20;
+
 /// Sets what is absent, or `null` without being allowed to be.
 pub(super) fn fill(value: &mut Value, schema: Option<&Schema>) {
-    let Some(schema) = schema else { return };
+    let mut room = MOST_BYTES;
+    fill_within(value, schema, &mut room);
+}
+
+fn fill_within(value: &mut Value, schema: Option<&Schema>, room: &mut usize) {
+    let Some(schema) = schema.filter(|_| *room > 0) else { return };
     match value {
         Value::List(items) => {
             let Some(inner) = schema.items() else { return };
             for item in items.make_mut() {
-                replace(item, inner);
-                fill(item, Some(inner));
+                replace(item, inner, room);
+                fill_within(item, Some(inner), room);
             }
         }
         Value::Object(_) | Value::Map(_) => {
@@ -22,16 +32,17 @@ pub(super) fn fill(value: &mut Value, schema: Option<&Schema>) {
                     None => true,
                     Some(found) => found.is_null() && !property.is_nullable(),
                 };
-                if absent {
+                if absent && *room > 0 {
+                    *room = room.saturating_sub(name.len() + written_bytes(default));
                     value[name] = default.clone();
                 }
             }
             value.retain(|name, value| {
                 if let Some(inner) = schema.entry(name) {
                     if schema.property(name).is_none() {
-                        replace(value, inner);
+                        replace(value, inner, room);
                     }
-                    fill(value, Some(inner));
+                    fill_within(value, Some(inner), room);
                 }
                 true
             });
@@ -40,10 +51,18 @@ pub(super) fn fill(value: &mut Value, schema: Option<&Schema>) {
     }
 }
 
-fn replace(value: &mut Value, schema: &Schema) {
-    if value.is_null() && !schema.is_nullable() {
+fn replace(value: &mut Value, schema: &Schema, room: &mut usize) {
+    if value.is_null() && !schema.is_nullable() && *room > 0 {
         *value = schema.default_value().cloned().unwrap_or_default();
+        *room = room.saturating_sub(written_bytes(value));
     }
+}
+
+/// How many bytes a value has in JSON, at least.
+fn written_bytes(value: &Value) -> usize {
+    let items: usize = value.items().iter().map(written_bytes).sum();
+    let entries = value.entries().map(|(name, value)| name.len() + written_bytes(value));
+    value.as_str().map_or(1, str::len) + items + entries.sum::<usize>()
 }
 
 #[cfg(test)]
@@ -61,5 +80,22 @@ mod tests {
         fill(&mut object, Some(&schema));
         let full = tree(r#"{"s":"d","p":{"n":2},"u":null,"l":[{"n":3}],"m":{"k":4}}"#);
         assert_eq!(object, full);
+    }
+
+    #[test]
+    fn defaults_do_not_multiply_without_end() {
+        let text = "y".repeat(1_000);
+        let long = vec!["{}"; 100].join(",");
+        let schema = format!(
+            r#"{{"properties":{{"l":{{"items":{{"properties":{{"d":{{"default":[{long}],
+            "items":{{"properties":{{"x":{{"default":"{text}"}}}}}}}}}}}}}}}}}}"#
+        );
+        let schema = Schema::from(tree(&schema));
+        let many = vec!["{}"; 10_000].join(",");
+        let mut object = tree(&format!(r#"{{"l":[{many}]}}"#));
+        fill(&mut object, Some(&schema));
+        let size = object::to_json(&object).len();
+        assert!(size > 8 << 20, "{size}: must be more than is stored");
+        assert!(size < 100 << 20, "{size}");
     }
 }

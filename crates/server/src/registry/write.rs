@@ -312,6 +312,9 @@ impl Registry {
         kept.as_ref().map_or(Ok(()), check_depth)?;
         let stored = kept.as_ref().unwrap_or(&object);
         let bytes = self.to_bytes(served, &key, stored)?;
+        if bytes.len() > LARGEST {
+            return Err(Status::too_large("etcdserver: request is too large"));
+        }
         let note = Note::of(call, meta.uid()).to_bytes();
         let write = Write::put(key, expect, bytes, stored.clone())
             .with_ttl(served.hub.ttl)
@@ -371,6 +374,9 @@ fn refuse_invalid(served: &Served, object: &Value, mut errs: Errors) -> Result<(
     let names = &served.hub.names;
     Err(errs.status(names.group, names.kind, Object::view(object).metadata().name()))
 }
+
+/// No larger object is stored, whichever engine stores it.
+const LARGEST: usize = 8 << 20;
 
 /// What is stored must be readable for all, wherever it was made deeper than it was sent.
 fn check_depth(object: &Value) -> Result<(), Status> {
