@@ -101,10 +101,8 @@ mod tests {
     fn many_namespaces_leave_something_to_others() {
         let seats = Seats::of_forwarded_connections();
         let of = |namespace: usize| {
-            let taken: Vec<_> = (0..MOST_FORWARDED + 1)
-                .map_while(|_| seats.take(&namespace.to_string()).ok())
-                .collect();
-            taken
+            let take = |_| seats.take(&namespace.to_string()).ok();
+            (0..=MOST_FORWARDED).map_while(take).collect::<Vec<_>>()
         };
         let all: Vec<_> = (0..8).map(of).collect();
         let count: Vec<_> = all.iter().map(Vec::len).collect();
