@@ -74,8 +74,9 @@ impl Process {
         Ok(process)
     }
 
+    /// Sends a sequence, and gives a death a name of which sequence it was.
     pub(crate) fn send(&mut self, sequence: &Sequence, check: bool) -> Result<Report, Fault> {
-        let told = self.tell(&Command::Send { sequence: sequence.clone(), check });
+        let told = self.send_at_once(std::slice::from_ref(sequence), check);
         told.map_err(|fault| match fault.key.as_str() {
             // a stack has no line: what was nested tells deaths apart
             "stack overflow" => {
@@ -90,6 +91,15 @@ impl Process {
             }
             _ => fault,
         })
+    }
+
+    /// Sends several sequences at the same time.
+    pub(crate) fn send_at_once(
+        &mut self,
+        sequences: &[Sequence],
+        check: bool,
+    ) -> Result<Report, Fault> {
+        self.tell(&Command::Send { sequences: sequences.to_vec(), check })
     }
 
     /// Gives a command and waits for its report. The error is how the process died.
