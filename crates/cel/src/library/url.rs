@@ -2,7 +2,7 @@
 
 #![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
 
-use std::{collections::BTreeMap, fmt, fmt::Write as _, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use object::quote::quote;
 
