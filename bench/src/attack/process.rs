@@ -62,7 +62,7 @@ impl Process {
             }
         });
         let mut process = Self { child, input, reports, errors, limits, edges: 0 };
-        match process.receive() {
+        match process.receive(0) {
             Ok(report) => process.edges = report.total,
             Err(fault) => bail!("the process under attack did not start: {}", fault.text),
         }
@@ -113,11 +113,14 @@ impl Process {
                 .and_then(|()| input.write_all(b"\n"))
                 .and_then(|()| input.flush());
         }
-        self.receive()
+        // Controllers are waited for after a cleaning.
+        let longer = if matches!(command, Command::Clean) { 1800 } else { 0 };
+        self.receive(longer)
     }
 
-    fn receive(&mut self) -> Result<Report, Fault> {
-        let patience = Duration::from_secs(60 + self.limits.settings.patience * 30);
+    /// The next report, `longer` seconds later than usual at most.
+    fn receive(&mut self, longer: u64) -> Result<Report, Fault> {
+        let patience = Duration::from_secs(60 + self.limits.settings.patience * 30 + longer);
         let began = Instant::now();
         loop {
             match self.reports.recv_timeout(Duration::from_millis(100)) {
