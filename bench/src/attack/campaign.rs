@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 use super::{
     child::{Command, Settings},
@@ -51,6 +51,9 @@ pub(crate) struct Arguments {
     /// Ends with the first fault.
     #[arg(long)]
     first: bool,
+    /// Ends with the first fault that has this in its name or description. Fails if there is none.
+    #[arg(long)]
+    expect: Option<String>,
     /// How many seconds to look for the requests that matter, for each fault.
     #[arg(long, default_value_t = 60)]
     minimize: u64,
@@ -59,8 +62,12 @@ pub(crate) struct Arguments {
     everything: bool,
 }
 
-/// So often the cluster is cleaned, in sequences.
+/// So often the cluster is cleaned, in sequences; the opening is not held up by it.
 const CLEAN: usize = 400;
+const CLEAN_OPENING: usize = 1600;
+/// So many sequences are sent at the same time where none of them must be told from the others by its edges. A machine that
+/// has much else to do gives each request a turn only now and then.
+const AT_ONCE: usize = 12;
 /// So often a new process is started, in sequences.
 const RENEW: usize = 20_000;
 /// After a cleaning, live memory may be so much more than after the first ones.
@@ -102,6 +109,12 @@ struct Campaign {
     /// Live memory after the first cleanings of this process.
     floor: usize,
     cleanings: usize,
+    /// So many sequences were sent since the last cleaning.
+    uncleaned: usize,
+    /// Whether there was a cleaning, in whatever process.
+    looked: bool,
+    /// The fault of `--expect` was found after this time.
+    expected: Option<Duration>,
 }
 
 struct Found {
@@ -142,6 +155,9 @@ impl Campaign {
             codes: BTreeMap::new(),
             floor: 0,
             cleanings: 0,
+            uncleaned: 0,
+            looked: false,
+            expected: None,
         })
     }
 
@@ -155,6 +171,7 @@ impl Campaign {
             || requests.is_some_and(|requests| self.sent >= requests)
             || limit.is_some_and(|limit| self.began.elapsed() > minutes(limit))
             || self.arguments.first && !self.faults.is_empty()
+            || self.expected.is_some()
     }
 
     fn attack(&mut self) -> Result<()> {
@@ -163,19 +180,16 @@ impl Campaign {
             if self.is_over() {
                 return Ok(());
             }
-            self.send(&sequence)?;
+            self.send(vec![sequence])?;
         }
         while !self.is_over() {
-            let sequence = match self.generator.random.below(3) {
-                0 if !self.generator.sweep.is_opening() => self.corpus.mutated(&mut self.generator),
-                _ => None,
-            };
-            let sequence = sequence.unwrap_or_else(|| self.generator.next());
-            if self.is_known_to_kill(&sequence) {
-                continue;
-            }
-            self.send(&sequence)?;
-            if self.history.len().is_multiple_of(CLEAN) {
+            let sequences = self.next();
+            self.send(sequences)?;
+            let opening = self.generator.sweep.is_opening();
+            // Long lists take their time: what came before them may have stopped a controller.
+            let before_lists = self.generator.sweep.is_list() && !self.looked;
+            if before_lists || self.uncleaned >= if opening { CLEAN_OPENING } else { CLEAN } {
+                self.looked = true;
                 self.clean()?;
             }
             if self.history.len() >= RENEW {
@@ -186,7 +200,25 @@ impl Campaign {
                 self.tell();
             }
         }
-        Ok(())
+        // What was sent last may have stopped a controller.
+        if self.expected.is_none() && !self.arguments.first { self.clean() } else { Ok(()) }
+    }
+
+    /// What is sent next.
+    fn next(&mut self) -> Vec<Sequence> {
+        let mut sequences = Vec::new();
+        let alone = self.process.edges > 0 || self.generator.sweep.is_list();
+        while sequences.len() < if alone { 1 } else { AT_ONCE } {
+            let sequence = match self.generator.random.below(3) {
+                0 if !self.generator.sweep.is_opening() => self.corpus.mutated(&mut self.generator),
+                _ => None,
+            };
+            let sequence = sequence.unwrap_or_else(|| self.generator.next());
+            if !self.is_known_to_kill(&sequence) {
+                sequences.push(sequence);
+            }
+        }
+        sequences
     }
 
     /// Whether the server has died of its like before: then it is seldom sent, so that other faults are found too.
@@ -197,29 +229,82 @@ impl Campaign {
         deaths > 2 && !nested.is_empty() && !self.generator.random.one_in(50)
     }
 
-    fn send(&mut self, sequence: &Sequence) -> Result<()> {
-        let check = self.generator.random.one_in(4);
-        self.sent += sequence.requests.len() as u64;
-        self.history.push(sequence.clone());
-        match self.process.send(sequence, check) {
+    fn send(&mut self, sequences: Vec<Sequence>) -> Result<()> {
+        let check = self.generator.sweep.is_opening() || self.generator.random.one_in(4);
+        self.uncleaned += sequences.len();
+        self.sent += sequences.iter().map(|one| one.requests.len() as u64).sum::<u64>();
+        self.history.extend_from_slice(&sequences);
+        let sent = match sequences.as_slice() {
+            [one] => self.process.send(one, check),
+            all => self.process.send_at_once(all, check),
+        };
+        match sent {
             Ok(report) => {
-                for code in &report.codes {
-                    *self.codes.entry(*code).or_default() += 1;
-                }
                 let guided = self.process.edges > 0;
-                if self.corpus.note(sequence, &report.edges, &report.codes, guided)? && guided {
-                    self.news = Instant::now();
+                for (sequence, codes) in sequences.iter().zip(&report.codes) {
+                    for code in codes {
+                        *self.codes.entry(*code).or_default() += 1;
+                    }
+                    if self.corpus.note(sequence, &report.edges, codes, guided)? && guided {
+                        self.news = Instant::now();
+                    }
                 }
-                report.faults.into_iter().try_for_each(|fault| self.found(fault))
+                let slow = if report.suspect { self.slow(&sequences) } else { Vec::new() };
+                let mut faults = report.faults.into_iter().chain(slow);
+                faults.try_for_each(|fault| self.found(fault))
             }
             Err(death) => {
+                let history = std::mem::take(&mut self.history);
+                self.renew()?;
+                if self.send_apart(&sequences)? {
+                    return Ok(());
+                }
+                let later = std::mem::replace(&mut self.history, history);
                 self.found(death)?;
-                self.renew()
+                self.history = later;
+                Ok(())
             }
         }
     }
 
+    /// Sends what has killed a process again, each request by itself: so it is known which one kills, and what the others do
+    /// is seen. Says whether one of them kills.
+    fn send_apart(&mut self, sequences: &[Sequence]) -> Result<bool> {
+        let mut died = false;
+        for request in sequences.iter().flat_map(|sequence| &sequence.requests) {
+            if self.expected.is_some() {
+                break;
+            }
+            let one = Sequence { requests: vec![request.clone()], at_once: false };
+            self.history.push(one.clone());
+            match self.process.send(&one, true) {
+                Ok(report) => report.faults.into_iter().try_for_each(|fault| self.found(fault))?,
+                Err(death) => {
+                    died = true;
+                    self.found(death)?;
+                    self.renew()?;
+                }
+            }
+        }
+        Ok(died)
+    }
+
+    /// Which of several sequences takes too long, each sent alone to a new process.
+    fn slow(&mut self, sequences: &[Sequence]) -> Vec<Fault> {
+        let Ok(mut process) = Process::start(self.limits, &[]) else { return Vec::new() };
+        let mut faults = Vec::new();
+        for sequence in sequences {
+            match process.send(sequence, false) {
+                Ok(report) => faults.extend(report.faults),
+                Err(death) => return vec![death],
+            }
+        }
+        faults.retain(|fault| fault.key.starts_with("slow"));
+        faults
+    }
+
     fn clean(&mut self) -> Result<()> {
+        self.uncleaned = 0;
         match self.process.tell(&Command::Clean) {
             Err(death) => {
                 self.found(death)?;
@@ -249,6 +334,7 @@ impl Campaign {
         let known: Vec<u32> = self.corpus.edges.iter().copied().collect();
         self.process = Process::start(self.limits, &known)?;
         self.history.clear();
+        self.uncleaned = 0;
         (self.floor, self.cleanings) = (0, 0);
         Ok(())
     }
@@ -261,6 +347,10 @@ impl Campaign {
         }
         let after = self.began.elapsed();
         self.news = Instant::now();
+        let expected = self.arguments.expect.as_ref();
+        if expected.is_some_and(|it| fault.key.contains(it) || fault.text.contains(it)) {
+            self.expected.get_or_insert(after);
+        }
         println!("{:>8.1} s  {}\n{}", after.as_secs_f64(), fault.key, indented(&fault.text));
         let began = Instant::now();
         let time = Duration::from_secs(self.arguments.minimize);
@@ -332,6 +422,11 @@ impl Campaign {
                 found.times,
                 found.file.display()
             );
+        }
+        if let Some(expect) = &self.arguments.expect {
+            let after = self.expected.with_context(|| format!("not found: {expect}"))?;
+            println!("found after {:.1} s: {expect}", after.as_secs_f64());
+            return Ok(());
         }
         if !self.faults.is_empty() {
             bail!("{} faults", self.faults.len());

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use server::User;
 
 use super::{
-    clean,
+    canary, clean,
     judge::{self, Fault},
     kinds::{self, Kind},
     readable,
@@ -32,8 +32,8 @@ use super::{
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Command {
-    /// Send these; `check`: read back what was written to.
-    Send { sequence: Sequence, check: bool },
+    /// Send these, all sequences at the same time; `check`: read back what was written to.
+    Send { sequences: Vec<Sequence>, check: bool },
     /// Wait so many milliseconds for controllers, then read everything back.
     Settle(u64),
     /// Delete what the attack has made.
@@ -45,8 +45,11 @@ pub(crate) enum Command {
 /// What the child says.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Report {
-    pub(crate) codes: Vec<u16>,
+    /// Of each sequence, the codes of the answers.
+    pub(crate) codes: Vec<Vec<u16>>,
     pub(crate) faults: Vec<Fault>,
+    /// Several sequences together took more processor time than one request may.
+    pub(crate) suspect: bool,
     /// Edges that were taken for the first time.
     pub(crate) edges: Vec<u32>,
     /// How many edges there are.
@@ -97,13 +100,13 @@ pub(crate) fn run(settings: Settings) -> Result<()> {
     say(&Report { total: sys::coverage::edges(), ..Report::default() })?;
     while let Some(line) = lines.next().transpose()? {
         let command: Command = serde_json::from_str(&line)?;
-        let mut report = runtime.block_on(obey(&world, &kinds, command, &mut seen, settings))?;
+        let mut report =
+            runtime.block_on(obey(&world, &kinds, command, &mut seen, (settings, &pinging)))?;
         sys::coverage::note_new(&mut seen, &mut report.edges);
         report.faults.append(&mut PANICS.lock().unwrap_or_else(PoisonError::into_inner));
         report.live = sys::live();
         say(&report)?;
     }
-    pinging.store(false, Ordering::Relaxed);
     runtime.shutdown_background();
     Ok(())
 }
@@ -120,12 +123,24 @@ async fn obey(
     kinds: &[Kind],
     command: Command,
     seen: &mut Vec<u8>,
-    settings: Settings,
+    (settings, pinging): (Settings, &AtomicBool),
 ) -> Result<Report> {
     let mut report = Report::default();
     match command {
-        Command::Send { sequence, check } => {
-            let written = send_all(world, &sequence, settings, &mut report).await?;
+        Command::Send { sequences, check } => {
+            let before = cpu();
+            let alone = sequences.len() == 1;
+            let sent =
+                join_all(sequences.iter().map(|one| send_all(world, one, settings, alone))).await;
+            let spent = cpu().saturating_sub(before);
+            report.suspect = !alone && spent > Duration::from_secs(settings.patience);
+            let mut written = BTreeSet::new();
+            for sent in sent {
+                let sent = sent?;
+                report.codes.push(sent.codes);
+                report.faults.extend(sent.faults);
+                written.extend(sent.written);
+            }
             for path in written.iter().filter(|_| check) {
                 if let Some(kind) = kinds::of_path(kinds, path) {
                     report.faults.extend(readable::check_object(world, kind, path).await?);
@@ -144,6 +159,10 @@ async fn obey(
             }
             clean::clean(world, kinds).await?;
             world.furnish().await?;
+            report.faults.extend(canary::check(world).await?);
+            pinging.store(false, Ordering::Relaxed);
+            report.faults.extend(canary::comes_to_rest().await);
+            pinging.store(true, Ordering::Relaxed);
         }
         Command::Known(edges) => {
             seen.resize(sys::coverage::edges(), 0);
@@ -157,39 +176,47 @@ async fn obey(
     Ok(report)
 }
 
-/// Sends the requests of a sequence. Gives the paths of the objects that were written.
+/// What became of a sequence.
+#[derive(Debug, Default)]
+struct Sent {
+    codes: Vec<u16>,
+    faults: Vec<Fault>,
+    /// The paths of the objects that were written.
+    written: Vec<String>,
+}
+
+impl Sent {
+    fn note(&mut self, request: &Request, answer: &Answer) {
+        self.written.extend(answer.object.clone().filter(|_| request.method != "GET"));
+        self.codes.push(answer.code);
+        self.faults.extend(judge::judge(request, answer));
+    }
+}
+
+/// Sends the requests of a sequence. What each costs can be said only of one that is `alone`.
 async fn send_all(
     world: &World,
     sequence: &Sequence,
     settings: Settings,
-    report: &mut Report,
-) -> Result<BTreeSet<String>> {
-    let mut written = BTreeSet::new();
-    let mut note = |request: &Request, answer: &Answer| {
-        let object = answer.object.clone().filter(|_| request.method != "GET");
-        written.extend(object);
-    };
+    alone: bool,
+) -> Result<Sent> {
+    let mut sent = Sent::default();
     let patience = Duration::from_secs(settings.patience * 10);
     if sequence.at_once {
         let answers = join_all(sequence.requests.iter().map(|one| world.send(one, patience))).await;
         for (request, answer) in sequence.requests.iter().zip(answers) {
-            let answer = answer?;
-            note(request, &answer);
-            report.codes.push(answer.code);
-            report.faults.extend(judge::judge(request, &answer));
+            sent.note(request, &answer?);
         }
-        return Ok(written);
+        return Ok(sent);
     }
     for request in &sequence.requests {
         let before = cpu();
         let answer = world.send(request, patience).await?;
         let spent = cpu().saturating_sub(before);
-        note(request, &answer);
-        report.codes.push(answer.code);
-        report.faults.extend(judge::judge(request, &answer));
-        if spent > Duration::from_secs(settings.patience) {
+        sent.note(request, &answer);
+        if alone && spent > Duration::from_secs(settings.patience) {
             let (method, path) = (&request.method, request.bare_path());
-            report.faults.push(Fault::new(
+            sent.faults.push(Fault::new(
                 format!(
                     "slow: {method} {}",
                     path.rsplit('/').nth(usize::from(method != "POST")).unwrap_or_default()
@@ -198,7 +225,7 @@ async fn send_all(
             ));
         }
     }
-    Ok(written)
+    Ok(sent)
 }
 
 /// Another user, whom no flow schema of the attack's holds up, asks something small all the time. Who is not answered while
@@ -216,7 +243,11 @@ fn ping(world: &Arc<World>, settings: Settings) -> Arc<AtomicBool> {
         };
         let request = Request::new(Caller::Tenant, "GET", "/api/v1/namespaces/ping/configmaps");
         let bytes = send::bytes(&request, &super::expand::Nothing);
-        while go.load(Ordering::Relaxed) {
+        loop {
+            thread::sleep(Duration::from_millis(50));
+            if !go.load(Ordering::Relaxed) {
+                continue;
+            }
             let (began, before) = (Instant::now(), cpu());
             let answer = runtime.block_on(send::exchange(&pipe, &bytes, false, patience * 20));
             let (took, spent) = (began.elapsed(), cpu().saturating_sub(before));
@@ -231,7 +262,6 @@ fn ping(world: &Arc<World>, settings: Settings) -> Arc<AtomicBool> {
                     .unwrap_or_else(PoisonError::into_inner)
                     .push(Fault::new("another user was held up", text));
             }
-            thread::sleep(Duration::from_millis(50));
         }
     });
     going

@@ -4,7 +4,7 @@
 use object::{Field, Struct, Type};
 use serde_json::{Map, Value, json};
 
-use super::values::{hostile, plausible, worst};
+use super::values::{hostile, long, plausible, worst};
 use crate::random::Random;
 
 /// Deeper than any field that is not below itself.
@@ -117,7 +117,10 @@ pub(crate) fn damage_at(
     let Value::Object(fields) = object else { return };
     let mut slot = fields.entry((*first).to_owned()).or_insert(Value::Null);
     if rest.is_empty() {
-        *slot = worst(&field.ty, which).unwrap_or_else(|| hostile(field, &field.ty, random));
+        *slot = match &*field.ty {
+            Type::List(item) if which < 2 => long(field, item, which == 0, random),
+            ty => worst(ty, which).unwrap_or_else(|| hostile(field, ty, random)),
+        };
         return;
     }
     let mut ty = &*field.ty;

@@ -29,6 +29,8 @@ pub(crate) struct Generator {
     pub(crate) kinds: Vec<Kind>,
     pub(crate) sweep: Sweep,
     pub(crate) random: Random,
+    /// So many objects the opening has made.
+    opened: usize,
 }
 
 /// One object that a sequence is about.
@@ -44,12 +46,14 @@ impl Generator {
         let kinds = kinds::all()?;
         let mut random = Random::new(seed);
         let sweep = Sweep::new(&kinds, &mut random);
-        Ok(Self { kinds, sweep, random })
+        Ok(Self { kinds, sweep, random, opened: 0 })
     }
 
     pub(crate) fn next(&mut self) -> Sequence {
         let mut random = self.random.clone();
         let sequence = match random.below(20) {
+            // definitions of custom kinds have fields of their own
+            0 if self.sweep.is_opening() => custom::sequence(&mut random),
             _ if self.sweep.is_opening() => self.swept_field(&mut random),
             0 => custom::sequence(&mut random),
             1 => streams::sequence(&mut random),
@@ -77,6 +81,13 @@ impl Generator {
         for turn in 0..values * bases {
             let which = turn % values;
             let mut target = target(&self.kinds[at], random);
+            if opening {
+                // each has a name of its own: what is there already is not created
+                self.opened += 1;
+                target.number = NAMES + self.opened;
+                let base = random.below(target.kind.bases.len());
+                target.object = target.kind.object(base, target.number).unwrap_or_default();
+            }
             if bases > 1 {
                 let object = self.kinds[at].object(turn / values, target.number);
                 target.object = object.unwrap_or_default();
@@ -92,11 +103,9 @@ impl Generator {
                 (which, random),
             );
             if which < WORST {
-                // the worst values in the plainest way
-                let caller =
-                    if target.kind.is_namespaced() { Caller::Tenant } else { Caller::Admin };
+                // the worst values in the plainest way, by somebody who may
                 requests.push(
-                    Request::new(caller, "POST", target.collection())
+                    Request::new(Caller::Admin, "POST", target.collection())
                         .json(target.object.to_string()),
                 );
             } else {

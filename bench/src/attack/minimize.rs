@@ -143,7 +143,9 @@ fn remove(body: &mut Value, path: &[String]) {
 /// Whether two faults have one cause: a death is one, whatever was asked last.
 fn same(found: &str, wanted: &str) -> bool {
     let head = |key: &str| match key.split_once(": ") {
-        Some((head @ ("stack overflow" | "killed" | "hang" | "memory"), _)) => head.to_owned(),
+        Some((head @ ("stack overflow" | "killed" | "hang" | "memory" | "slow"), _)) => {
+            head.to_owned()
+        }
         _ => key.trim_start_matches("death by ").to_owned(),
     };
     head(found) == head(wanted)

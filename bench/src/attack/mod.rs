@@ -3,6 +3,7 @@
 
 mod backends;
 mod campaign;
+mod canary;
 mod cbor;
 pub(crate) mod child;
 mod clean;

@@ -62,7 +62,7 @@ impl Process {
             }
         });
         let mut process = Self { child, input, reports, errors, limits, edges: 0 };
-        match process.receive() {
+        match process.receive(0) {
             Ok(report) => process.edges = report.total,
             Err(fault) => bail!("the process under attack did not start: {}", fault.text),
         }
@@ -74,8 +74,9 @@ impl Process {
         Ok(process)
     }
 
+    /// Sends a sequence, and gives a death a name of which sequence it was.
     pub(crate) fn send(&mut self, sequence: &Sequence, check: bool) -> Result<Report, Fault> {
-        let told = self.tell(&Command::Send { sequence: sequence.clone(), check });
+        let told = self.send_at_once(std::slice::from_ref(sequence), check);
         told.map_err(|fault| match fault.key.as_str() {
             // a stack has no line: what was nested tells deaths apart
             "stack overflow" => {
@@ -92,6 +93,15 @@ impl Process {
         })
     }
 
+    /// Sends several sequences at the same time.
+    pub(crate) fn send_at_once(
+        &mut self,
+        sequences: &[Sequence],
+        check: bool,
+    ) -> Result<Report, Fault> {
+        self.tell(&Command::Send { sequences: sequences.to_vec(), check })
+    }
+
     /// Gives a command and waits for its report. The error is how the process died.
     pub(crate) fn tell(&mut self, command: &Command) -> Result<Report, Fault> {
         let line =
@@ -103,11 +113,14 @@ impl Process {
                 .and_then(|()| input.write_all(b"\n"))
                 .and_then(|()| input.flush());
         }
-        self.receive()
+        // Controllers are waited for after a cleaning.
+        let longer = if matches!(command, Command::Clean) { 1800 } else { 0 };
+        self.receive(longer)
     }
 
-    fn receive(&mut self) -> Result<Report, Fault> {
-        let patience = Duration::from_secs(60 + self.limits.settings.patience * 30);
+    /// The next report, `longer` seconds later than usual at most.
+    fn receive(&mut self, longer: u64) -> Result<Report, Fault> {
+        let patience = Duration::from_secs(60 + self.limits.settings.patience * 30 + longer);
         let began = Instant::now();
         loop {
             match self.reports.recv_timeout(Duration::from_millis(100)) {

@@ -429,6 +429,9 @@ const NAMED: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// The server reads 3 MiB.
+const LONG: usize = 2 << 20;
+
 /// JSON where any JSON may stand.
 const TREES: &[&str] = &[
     "⟦deep 60 object⟧",
@@ -596,6 +599,16 @@ fn list(field: &Field, item: &Type, random: &mut Random) -> Value {
             json!(many([50, 1000, 10_000][random.below(3)], &text))
         }
     }
+}
+
+/// A list as long as a body may be, of items that differ in every text and number, or that are equal.
+pub(crate) fn long(field: &Field, item: &Type, different: bool, random: &mut Random) -> Value {
+    let one = plausible(field, item, random, 2).to_string();
+    let one = match different {
+        true => one.replace("\"a\"", "\"a#\"").replace("\":1", "\":#"),
+        false => one,
+    };
+    json!(many((LONG / (one.len() + 4)).min(10_000), &one))
 }
 
 fn map(field: &Field, item: &Type, random: &mut Random) -> Value {

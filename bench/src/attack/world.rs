@@ -164,17 +164,21 @@ impl World {
         if !(200..300).contains(&answer.code) || answer.body.len() > 1 << 20 {
             return None;
         }
-        let object = serde_json::from_slice::<Value>(&answer.body).ok()?;
+        let at = request.bare_path();
+        let path_of = |name: &str| match request.method.as_str() {
+            "POST" => format!("{at}/{name}"),
+            _ => at.trim_end_matches("/status").to_owned(),
+        };
+        let Ok(object) = serde_json::from_slice::<Value>(&answer.body) else {
+            // It nests deeper than is read here: its place is known all the same.
+            let (_, meta) = str::from_utf8(&answer.body).ok()?.split_once(r#""metadata":{"#)?;
+            return Some(path_of(meta.split_once(r#""name":""#)?.1.split('"').next()?));
+        };
         let meta = &object["metadata"];
         let [name, uid, version] =
             ["name", "uid", "resourceVersion"].map(|field| meta[field].as_str());
         let (name, uid, version) = (name?, uid?, version?);
-        let at = request.bare_path();
-        let path = if request.method == "POST" {
-            format!("{at}/{name}")
-        } else {
-            at.trim_end_matches("/status").to_owned()
-        };
+        let path = path_of(name);
         let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
         if objects.len() > 20_000 {
             objects.clear();

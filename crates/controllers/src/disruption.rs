@@ -14,7 +14,7 @@ use api::{
 use client::{Api, Error};
 use object::{
     Clock, Condition, IntOrString, Key, Lens, OwnerReference, Text, Time, Value, count,
-    selector::Selector, wait_seconds,
+    seconds_left, selector::Selector, wait_seconds,
 };
 use runtime::{Context, Controller, Next, Objects, Reconcile, Recorder};
 use schema::Kind;
@@ -359,7 +359,7 @@ fn stale_in(pod: &Pod, now: i64) -> Option<i64> {
     if pod.is_terminating() || pod.is_finished() || !ours {
         return None;
     }
-    Some(Time::seconds(condition.last_transition_time())? + EVICTED_FOR - now)
+    Some(seconds_left(Time::seconds(condition.last_transition_time())?, EVICTED_FOR, now))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::certificates::PodCertificateRequest;
 use client::Error;
-use object::{Clock, Key, Time, wait_seconds};
+use object::{Clock, Key, Time, seconds_left, wait_seconds};
 use runtime::{Context, Controller, Next, Objects, Reconcile};
 use schema::Kind;
 
@@ -47,7 +47,7 @@ impl Reconcile for Cleaner {
 
 /// The seconds that a request made at that moment may stay.
 fn left(made: &str, now: i64) -> i64 {
-    Time::seconds(made).unwrap_or(now) + STAYS - now
+    seconds_left(Time::seconds(made).unwrap_or(now), STAYS, now)
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::{
 
 use api::core::{Node, Pod, PodCondition};
 use client::{Delete, Error, Patch};
-use object::{Clock, Key, Lens, Text, Time, Value, wait_seconds};
+use object::{Clock, Key, Lens, Text, Time, Value, seconds_left, wait_seconds};
 use runtime::{Context, Controller, Next, Objects, Reconcile};
 use schema::Kind;
 use tokio::time::sleep;
@@ -109,7 +109,7 @@ impl Lost {
             .unwrap_or_else(PoisonError::into_inner)
             .entry(name.into())
             .or_insert(now);
-        let left = since + QUARANTINE - now;
+        let left = seconds_left(since, QUARANTINE, now);
         if left > 0 {
             return Ok(Next::After(wait_seconds(left)));
         }

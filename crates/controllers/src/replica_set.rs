@@ -10,7 +10,10 @@ use api::{
     },
 };
 use client::Error;
-use object::{Clock, Key, Lens, NULL, Time, Value, View, count, selector::Selector, wait_seconds};
+use object::{
+    Clock, Key, Lens, NULL, Time, Value, View, count, seconds_left, selector::Selector,
+    wait_seconds,
+};
 use runtime::{Context, Controller, Next, Objects, Reconcile, Step};
 use schema::Kind;
 
@@ -257,7 +260,7 @@ fn status<S: Replicated>(
 fn next<S: Replicated>(set: &S, pods: &[Pod], now: i64) -> Next {
     let wait = i64::from(set.min_ready_seconds());
     let left = |ready: &PodCondition| {
-        Time::seconds(ready.last_transition_time()).map(|since| since + wait - now)
+        Time::seconds(ready.last_transition_time()).map(|since| seconds_left(since, wait, now))
     };
     let ready = pods.iter().filter(|pod| pod.is_active() && pod.is_ready());
     let left = ready.filter_map(|pod| pod.status().condition("Ready").and_then(left));

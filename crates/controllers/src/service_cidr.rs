@@ -4,7 +4,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use api::networking::{IPAddress, ServiceCIDR};
 use client::Error;
-use object::{Clock, Condition, Key, List, Text, Time, wait_seconds};
+use object::{Clock, Condition, Key, List, Text, Time, seconds_left, wait_seconds};
 use runtime::{Context, Controller, Next, Objects, Reconcile};
 use schema::Kind;
 
@@ -62,7 +62,7 @@ impl Ranges {
             return self.report(range, ("False", "Terminating", why), now).await;
         }
         let since = range.metadata().deletion_timestamp().and_then(Time::seconds);
-        let left = since.unwrap_or(now) + GRACE - now;
+        let left = seconds_left(since.unwrap_or(now), GRACE, now);
         if left > 0 {
             return Ok(Next::After(wait_seconds(left)));
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::batch::Job;
 use client::{Delete, Error, Propagation};
-use object::{Clock, Key, Time, wait_seconds};
+use object::{Clock, Key, Time, seconds_left, wait_seconds};
 use runtime::{Context, Controller, Next, Objects, Reconcile};
 use schema::Kind;
 
@@ -50,7 +50,8 @@ fn time_left(job: &Job, now: i64) -> Option<i64> {
     let ended = job.status().conditions().find(|condition| {
         matches!(condition.type_(), "Complete" | "Failed") && condition.status() == "True"
     })?;
-    Some(Time::seconds(ended.last_transition_time())? + i64::from(ttl) - now)
+    let ended = Time::seconds(ended.last_transition_time())?;
+    Some(seconds_left(ended, ttl.into(), now))
 }
 
 #[test]

@@ -352,7 +352,7 @@ mod tests {
         let all: Vec<_> = names.iter().map(|name| (name.as_str(), "")).collect();
         let began = std::time::Instant::now();
         assert_eq!(last_of_each(&all).len(), all.len());
-        assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
+        assert!(began.elapsed().as_secs() < 60, "{:?}", began.elapsed());
     }
 
     #[test]

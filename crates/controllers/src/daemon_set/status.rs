@@ -1,7 +1,7 @@
 //! What a DaemonSet says of itself.
 
 use api::{apps::DaemonSetStatus, core::Pod};
-use object::Time;
+use object::{Time, seconds_left};
 
 use super::{
     place::{Placing, is_current},
@@ -50,7 +50,7 @@ pub(super) fn next(scene: &Scene<'_>) -> Option<i64> {
     let wait = i64::from(scene.set.spec().min_ready_seconds());
     let left = |pod: &Pod| {
         let ready = pod.status().condition("Ready")?;
-        Some(Time::seconds(ready.last_transition_time())? + wait - scene.now)
+        Some(seconds_left(Time::seconds(ready.last_transition_time())?, wait, scene.now))
     };
     let ready = scene.pods.iter().filter(|pod| pod.is_ready());
     ready.filter_map(left).filter(|left| *left > 0).min()

@@ -5,7 +5,7 @@ use std::time::Duration;
 use api::apps::{
     Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet, ReplicaSetCondition,
 };
-use object::{List, Time};
+use object::{List, Time, seconds_left};
 
 use super::rollout::{self, Bounds};
 
@@ -120,8 +120,8 @@ pub(super) fn deadline(deployment: &Deployment, now: i64) -> Option<Duration> {
         return None;
     }
     let since = Time::seconds(current.last_update_time())?;
-    let until = since + i64::from(deployment.spec().progress_deadline_seconds());
-    Some(super::seconds(until - now))
+    let allowed = deployment.spec().progress_deadline_seconds().into();
+    Some(super::seconds(seconds_left(since, allowed, now)))
 }
 
 pub(super) fn has_deadline(deployment: &Deployment) -> bool {

@@ -7,7 +7,7 @@ use api::{
     batch::{Job, JobCondition},
     core::{ContainerStatus, Pod},
 };
-use object::{Time, count};
+use object::{Time, count, seconds_left};
 
 use super::{
     backoff::{Backoff, finished_at},
@@ -213,7 +213,7 @@ pub(super) fn is_suspended(job: &Job) -> bool {
 pub(super) fn deadline(job: &Job, now: i64) -> Option<i64> {
     let start = job.status().start_time().and_then(Time::seconds);
     let seconds = job.spec().active_deadline_seconds().filter(|_| !is_suspended(job))?;
-    Some(start.unwrap_or(now).saturating_add(seconds).saturating_sub(now))
+    Some(seconds_left(start.unwrap_or(now), seconds, now))
 }
 
 /// The uids of pods that have ended and are not in the numbers yet.

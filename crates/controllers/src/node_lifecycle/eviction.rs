@@ -7,7 +7,7 @@ use std::{
 
 use api::core::{Node, Pod, PodCondition, Taint};
 use client::{Error, Patch};
-use object::{Clock, Key, Lens, List, Text, Time, Value, wait_seconds};
+use object::{Clock, Key, Lens, List, Text, Time, Value, seconds_left, wait_seconds};
 use runtime::{Context, Controller, Next, Objects, Reconcile, Recorder};
 use schema::Kind;
 
@@ -117,7 +117,7 @@ fn decide(pod: &Pod, node: &Node, waiting: &mut Waiting, now: i64) -> Fate {
         }
         Some(seconds) => {
             let since = known.unwrap_or(now);
-            let left = since.saturating_add(seconds).saturating_sub(now);
+            let left = seconds_left(since, seconds, now);
             if left > 0 {
                 waiting.insert(key, (uid, since));
                 Fate::Wait(left)

@@ -57,7 +57,7 @@ fn long_lists_and_texts_take_little_time() {
     }
     let open = format!("){}", "$(".repeat(1 << 20));
     assert_eq!(expand(&open, |_| None).unwrap(), open);
-    assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
+    assert!(began.elapsed().as_secs() < 60, "{:?}", began.elapsed());
 }
 
 fn vars(container: &str, sources: &Sources) -> Result<Vec<(String, String)>, String> {

@@ -21,7 +21,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode, header::CONTENT_TYPE};
+use http::{
+    Request, Response, StatusCode,
+    header::{self, CONTENT_TYPE},
+};
 use http_body_util::{BodyExt, Full, combinators::BoxBody};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -114,7 +117,7 @@ async fn serve(host: Arc<Host>, acceptor: TlsAcceptor, stream: TcpStream, connec
             let answer = answer(&host, user, request, connection);
             let answer = panics::contain("kubelet request", answer).await;
             let failed = |_| text(StatusCode::INTERNAL_SERVER_ERROR, "the request caused a panic");
-            Ok::<_, Infallible>(answer.unwrap_or_else(failed))
+            Ok::<_, Infallible>(with_security_headers(answer.unwrap_or_else(failed)))
         }
     });
     let served = http1::Builder::new()
@@ -126,6 +129,17 @@ async fn serve(host: Arc<Host>, acceptor: TlsAcceptor, stream: TcpStream, connec
     if let Err(error) = served {
         debug!(%error, "a connection ended badly");
     }
+}
+
+/// Says that a body is of the type that stands there, and that this port speaks TLS alone: scanners ask for both.
+fn with_security_headers(mut answer: Answer) -> Answer {
+    for (name, value) in [
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::STRICT_TRANSPORT_SECURITY, "max-age=31536000"),
+    ] {
+        answer.headers_mut().insert(name, http::HeaderValue::from_static(value));
+    }
+    answer
 }
 
 async fn answer(

@@ -109,6 +109,12 @@ fn nothing_listens_that_is_not_in_the_table() {
         let args = ["-sk", "-o", "/dev/null", "-w", "%{http_code}", "--max-time", "10", url];
         String::from_utf8_lossy(&output(&mut world.inside("curl", &args)).stdout).into_owned()
     };
+    let head = ["-skI", "--max-time", "10", &format!("https://192.0.2.2:{kubelet}/")];
+    let head = output(&mut world.inside("curl", &head)).stdout;
+    let head = String::from_utf8_lossy(&head).to_lowercase();
+    for line in ["x-content-type-options: nosniff", "strict-transport-security: max-age="] {
+        assert!(head.contains(line), "the kubelet's port lacks {line}: {head}");
+    }
     for path in PATHS {
         let api = ask(&format!("https://192.0.2.2:6443{path}"));
         let expected: &[&str] = if OPEN.contains(path) { &["200"] } else { &["401", "403"] };
