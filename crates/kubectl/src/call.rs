@@ -138,10 +138,24 @@ impl<'a> Call<'a> {
         Fail::usage(&self.command, says)
     }
 
+    /// The kubeconfig files in use. A user who has none uses that of the cluster on this machine, if
+    /// there is one and it can be read.
     pub(crate) fn files(&self) -> Result<Files> {
+        let files = self.own_files()?;
+        if !files.files.is_empty() || !self.is_local() {
+            return Ok(files);
+        }
+        Ok(self.local_files().ok().filter(|local| !local.files.is_empty()).unwrap_or(files))
+    }
+
+    fn own_files(&self) -> Result<Files> {
         let flag = self.flags.global("kubeconfig");
         let paths = kubeconfig::paths(flag, &self.environment.kubeconfig, &self.environment.home);
         Files::load(&paths, !flag.is_empty())
+    }
+
+    fn local_files(&self) -> Result<Files> {
+        Files::load(&[Path::new(&self.environment.data_dir).join("kubeconfig/admin")], false)
     }
 
     /// The merged configuration.
@@ -149,11 +163,9 @@ impl<'a> Call<'a> {
         if let Some(config) = self.config.get() {
             return Ok(config);
         }
-        let mut files = self.files()?;
+        let mut files = self.own_files()?;
         if files.files.is_empty() && self.is_local() {
-            // The user has no configuration, but this machine may have a cluster.
-            let admin = Path::new(&self.environment.data_dir).join("kubeconfig/admin");
-            files = Files::load(&[admin], false)?;
+            files = self.local_files()?;
         }
         let config = files.merged(true);
         Ok(self.config.get_or_init(|| config))
@@ -330,7 +342,8 @@ impl<'a> Call<'a> {
         Server::new(config, address)
     }
 
-    fn timeout(&self) -> Result<Option<Duration>> {
+    /// `--request-timeout`, which also ends a watch.
+    pub(crate) fn timeout(&self) -> Result<Option<Duration>> {
         let text = self.flags.text("request-timeout");
         if text == "0" {
             return Ok(None);

@@ -1,6 +1,6 @@
 //! The API server, one request after the other: commands are plain code that waits.
 
-use std::{cell::RefCell, collections::HashSet};
+use std::{cell::RefCell, collections::HashSet, time::Duration};
 
 use bytes::Bytes;
 use client::{Client, Config, Error, Response, WebSocket};
@@ -135,12 +135,12 @@ impl Server {
     }
 
     /// Hands each event of a watch to `take`, until that says no more, the server ends
-    /// the watch, or `seconds` have passed; whether it was `take`.
+    /// the watch, or `limit` has passed; whether it was `take`.
     pub(crate) fn watch(
         &self,
         path: &str,
         accept: &str,
-        seconds: Option<f64>,
+        limit: Option<Duration>,
         mut take: impl FnMut(&str, &Value) -> Result<bool>,
     ) -> Result<bool> {
         let watching = async {
@@ -164,12 +164,9 @@ impl Server {
             Ok(false)
         };
         self.runtime.block_on(async {
-            match seconds {
+            match limit {
                 None => watching.await,
-                Some(seconds) => {
-                    let limit = std::time::Duration::from_secs_f64(seconds.max(0.0));
-                    tokio::time::timeout(limit, watching).await.unwrap_or(Ok(false))
-                }
+                Some(limit) => tokio::time::timeout(limit, watching).await.unwrap_or(Ok(false)),
             }
         })
     }

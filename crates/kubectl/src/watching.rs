@@ -1,5 +1,7 @@
 //! Following one object until something is so.
 
+use std::time::Duration;
+
 use object::Value;
 
 use crate::{
@@ -64,9 +66,14 @@ impl Call<'_> {
             let path = format!(
                 "{collection}?watch=true&resourceVersion={version}&fieldSelector={selector}"
             );
-            let ended = self.server()?.watch(&path, JSON, left, |kind, object| {
-                if kind == "DELETED" { take(None) } else { take(Some(object)) }
-            });
+            let ended = self.server()?.watch(
+                &path,
+                JSON,
+                left.map(Duration::from_secs_f64),
+                |kind, object| {
+                    if kind == "DELETED" { take(None) } else { take(Some(object)) }
+                },
+            );
             match ended {
                 Ok(true) => return Ok(true),
                 Ok(false) => {}

@@ -101,6 +101,8 @@ impl Opener {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Poll;
+
     use bytes::BytesMut;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
@@ -112,7 +114,42 @@ mod tests {
         *,
     };
 
-    const SOON: Duration = Duration::from_secs(5);
+    const SOON: Duration = Duration::from_mins(1);
+
+    /// Output was lost where input arrived between the last write and its being sent.
+    #[tokio::test]
+    async fn what_was_written_is_sent_though_the_peer_still_sends() {
+        let yield_to_others = async || {
+            let mut yielded = false;
+            std::future::poll_fn(|cx| {
+                cx.waker().wake_by_ref();
+                if std::mem::replace(&mut yielded, true) { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+        };
+        for pauses in 0..6 {
+            let exchange = tokio::spawn(async move {
+                let (near, far) = duplex(64 << 10);
+                let (client, mut server) = (Connection::client(near), Connection::server(far));
+                let mut theirs = client.opener().open(Headers::default()).await.expect("agreed");
+                let mut ours = server.accept().await.expect("opened");
+                theirs.write_all(&[1; 1000]).await.expect("room");
+                for _ in 0..pauses {
+                    yield_to_others().await;
+                }
+                ours.write_all(b"last words").await.expect("room");
+                drop(ours);
+                let reading = async {
+                    let mut text = Vec::new();
+                    let read = timeout(SOON, theirs.read_to_end(&mut text)).await;
+                    assert!(matches!(read, Ok(Ok(10))), "{pauses}: {read:?}");
+                    client.close().await;
+                };
+                tokio::join!(server.close(), reading);
+            });
+            exchange.await.expect("no panic");
+        }
+    }
 
     #[tokio::test]
     async fn a_stream_that_nobody_reads_holds_up_no_other() {

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    io,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering},
@@ -98,6 +99,16 @@ impl Shared {
         }
         streams.insert(id, slot);
         Some(Stream::new(id, headers, self.clone(), window, near))
+    }
+
+    /// Sends a frame that answers the peer. Where nothing more can be sent, because this side is closing or the
+    /// peer no longer reads, the answer is left out: what the peer has sent is still read, and what was written
+    /// before is still sent.
+    pub(super) fn answer(&self, frame: Frame) -> io::Result<()> {
+        match self.outbox.push(frame) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            pushed => pushed,
+        }
     }
 
     pub(super) fn streams(&self) -> MutexGuard<'_, HashMap<u32, Slot>> {

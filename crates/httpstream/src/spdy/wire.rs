@@ -90,7 +90,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             }
             Arrival::Control(Frame::Ping(id)) => {
                 if !shared.is_ours(id) {
-                    shared.outbox.push(Frame::Ping(id))?;
+                    shared.answer(Frame::Ping(id))?;
                 }
             }
             // After a good-bye the streams that are open still end in peace.
@@ -103,9 +103,9 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         let stream =
             if self.shared.is_ours(id) { None } else { self.shared.add(id, headers, None) };
         let Some(stream) = stream else {
-            return self.shared.outbox.push(Frame::Reset { id, status: REFUSED });
+            return self.shared.answer(Frame::Reset { id, status: REFUSED });
         };
-        self.shared.outbox.push(Frame::Reply { id, fin: false, headers: Headers::default() })?;
+        self.shared.answer(Frame::Reply { id, fin: false, headers: Headers::default() })?;
         if fin {
             self.shared.peer_finished(id);
         }
@@ -131,7 +131,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             }
         }
         if self.shared.flow_controlled() && length > 0 {
-            self.shared.outbox.push(Frame::Window { id: 0, more: length })?; // only streams are held back
+            self.shared.answer(Frame::Window { id: 0, more: length })?; // only streams are held back
         }
         if fin {
             self.shared.peer_finished(id);

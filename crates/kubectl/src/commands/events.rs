@@ -103,7 +103,7 @@ fn selector(call: &Call<'_>) -> Result<String> {
 /// Prints events as they come, those that are there first.
 fn watch(call: &Call<'_>, output: &Output, path: &str) -> Result {
     let (mut widths, mut header) = (Vec::new(), header(call));
-    call.server()?.watch(path, JSON, None, |kind, event| {
+    call.server()?.watch(path, JSON, call.timeout()?, |kind, event| {
         // Events are deleted after an hour, which is none by itself.
         if kind == "DELETED" || kind == "BOOKMARK" || !is_wanted(call, event) {
             return Ok(true);

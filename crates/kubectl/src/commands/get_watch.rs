@@ -30,7 +30,7 @@ pub(crate) fn watch(call: &Call<'_>, output: &Output) -> Result {
     }
     let path = watch_path(call, &part, &first);
     let mut skip = part.single; // such a watch begins with what was just shown
-    call.server()?.watch(&path, accept, None, |kind, object| {
+    call.server()?.watch(&path, accept, call.timeout()?, |kind, object| {
         if !std::mem::take(&mut skip) {
             shown.put(object, kind)?;
         }

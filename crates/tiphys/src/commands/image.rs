@@ -19,15 +19,15 @@ pub(super) struct Arguments {
 
 #[derive(Subcommand)]
 enum What {
-    /// Take the images of an OCI or docker archive; -: from standard input.
+    /// Import the images of an OCI or docker archive; - reads standard input.
     Import { archive: PathBuf },
-    /// Write an image as an OCI archive, for other runtimes.
+    /// Export an image as an OCI archive.
     Export { image: String, archive: PathBuf },
-    /// Show the images that are there, with all their names.
+    /// List the images of this node, with all their names.
     List,
     /// Remove an image.
     Rm { image: String },
-    /// Get an image from its registry.
+    /// Pull an image from its registry.
     Pull { image: String },
 }
 
@@ -46,27 +46,27 @@ async fn act(layout: &Layout, what: What) -> Result<()> {
         cri.map(|cri| cri.images).context("no node runs here: see `tiphys status`")
     };
     let spec = |image: String| Some(cri::ImageSpec { image, ..cri::ImageSpec::default() });
-    let told = |status: tonic::Status| anyhow!("{}", status.message());
+    let message = |status: tonic::Status| anyhow!("{}", status.message());
     match what {
         What::Import { archive } => print!("{}", up::import(layout, &archive)?),
         What::Export { image, archive } => up::export(layout, &image, &archive)?,
         What::List => {
             let request = cri::ListImagesRequest::default();
-            let all = runtime().await?.list_images(request).await.map_err(told)?.into_inner();
+            let all = runtime().await?.list_images(request).await.map_err(message)?.into_inner();
             print!("{}", list(&all.images));
         }
         What::Rm { image } => {
             let there = cri::ImageStatusRequest { image: spec(image.clone()), verbose: false };
             let mut runtime = runtime().await?;
-            let there = runtime.image_status(there).await.map_err(told)?.into_inner();
+            let there = runtime.image_status(there).await.map_err(message)?.into_inner();
             ensure!(there.image.is_some(), "image {image:?} not found");
             let request = cri::RemoveImageRequest { image: spec(image) };
-            runtime.remove_image(request).await.map_err(told)?;
+            runtime.remove_image(request).await.map_err(message)?;
         }
         What::Pull { image } => {
             let request =
                 cri::PullImageRequest { image: spec(image), ..cri::PullImageRequest::default() };
-            let pulled = runtime().await?.pull_image(request).await.map_err(told)?;
+            let pulled = runtime().await?.pull_image(request).await.map_err(message)?;
             println!("{}", pulled.into_inner().image_ref);
         }
     }

@@ -42,56 +42,54 @@ pub(crate) struct Command {
     flags: Option<fn() -> clap::Command>,
 }
 
-/// Those without a sentence are for ourselves.
+/// Commands without a description are internal and not listed.
 const COMMANDS: &[Command] = &[
     new("up", "start a cluster on this machine", cluster::up).with(cluster::UpArguments::command),
-    new("down", "end it; --wipe deletes its data", cluster::down)
+    new("down", "stop the cluster; --wipe deletes its data", cluster::down)
         .with(cluster::DownArguments::command),
-    new("status", "how the cluster is", cluster::status).with(cluster::Cluster::command),
-    new("logs", "what the processes said", logs::run).with(logs::Arguments::command),
-    new("ps", "the containers of this node", containers::ps).with(containers::PsArguments::command),
-    new("inspect", "everything about a container or pod", containers::inspect)
+    new("status", "show the state of the cluster", cluster::status).with(cluster::Cluster::command),
+    new("logs", "show the logs of the components", logs::run).with(logs::Arguments::command),
+    new("ps", "list the containers of this node", containers::ps)
+        .with(containers::PsArguments::command),
+    new("inspect", "show all details of a container or pod", containers::inspect)
         .with(containers::InspectArguments::command),
-    new("check", "what this machine lacks", cluster::check).with(cluster::Nothing::command),
-    new("why", "why an object is as it is: the chain of causes", why::why)
+    new("check", "check whether this machine has what a node needs", cluster::check)
+        .with(cluster::Nothing::command),
+    new("why", "show why an object is as it is: the chain of causes", why::why)
         .with(why::Arguments::command),
-    new("history", "what was written to an object, by whom and why", why::history)
+    new("history", "show every write to an object, by whom and why", why::history)
         .with(why::Arguments::command),
-    new("snapshot", "save, restore and look at everything that is stored", snapshot::run)
+    new("snapshot", "save, restore and inspect backups of the store", snapshot::run)
         .with(snapshot::Arguments::command),
-    new("encryption", "rotate: a new key for what is stored encrypted", encryption::run)
+    new("encryption", "rotate the key of encryption at rest", encryption::run)
         .with(encryption::Arguments::command),
     new("image", "import, export, list, pull and remove images", image::run)
         .with(image::Arguments::command),
-    new("join", "make this machine a further node of a cluster", cluster::join)
+    new("join", "add this machine to a cluster as a node", cluster::join)
         .with(cluster::JoinArguments::command),
-    new("kubeconfig", "sign a kubeconfig for a person or a node", kubeconfig::run)
+    new("kubeconfig", "sign a kubeconfig for a user or a node", kubeconfig::run)
         .with(kubeconfig::Arguments::command),
-    new("manifest", "print what runs the name server or the proxy", manifest::run)
+    new("manifest", "print the manifest of the DNS server or the proxy", manifest::run)
         .with(manifest::Arguments::command),
-    new(
-        "transcode",
-        "an object from one form to another: JSON, YAML, KYAML, protobuf",
-        transcode::run,
-    )
-    .with(transcode::Arguments::command),
-    new("systemd-unit", "print a unit for `up` or `join`", systemd::run)
+    new("transcode", "convert an object between JSON, YAML, KYAML and protobuf", transcode::run)
+        .with(transcode::Arguments::command),
+    new("systemd-unit", "print a systemd unit for `up` or `join`", systemd::run)
         .with(systemd::Arguments::command),
-    new("completion", "completions for bash, zsh or fish", completion::run)
+    new("completion", "print shell completions for bash, zsh or fish", completion::run)
         .with(completion::Arguments::command),
     new("man", "write the man pages to a folder", man::run).with(man::Arguments::command),
-    new("version", "the versions of Tiphys and of Kubernetes", version),
+    new("version", "show the versions of Tiphys and Kubernetes", version),
     new("kubectl", "the command line client", kubectl::main),
     new("kube-apiserver", "the API server", apiserver::run).with(apiserver::Arguments::command),
     new("kube-controller-manager", "the controllers", controller_manager::run)
         .with(controller_manager::Arguments::command),
     new("kube-scheduler", "the scheduler", scheduler::run).with(scheduler::Arguments::command),
     new("kubelet", "the node agent", kubelet::run).with(kubelet::Arguments::command),
-    new("kube-proxy", "services on a node", proxy::run).with(proxy::Arguments::command),
+    new("kube-proxy", "the service proxy of a node", proxy::run).with(proxy::Arguments::command),
     new("cri", "the container runtime, for any kubelet", cri::run).with(cri::Arguments::command),
     new("etcd", "the store with etcd's interface, a single member", etcd::run)
         .with(etcd::Arguments::command),
-    new("dns", "the cluster's name server", dns::run).with(dns::Arguments::command),
+    new("dns", "the DNS server of the cluster", dns::run).with(dns::Arguments::command),
     new("hello", "a small web application", hello::run).with(hello::Arguments::command),
     new("shim", "", shim),
     new("supervise", "", cluster::supervise),
@@ -142,7 +140,7 @@ fn for_users() -> impl Iterator<Item = &'static Command> {
     COMMANDS.iter().filter(|command| !command.about.is_empty())
 }
 
-/// What is said of a command that there is none of.
+/// The error for an unknown command.
 pub(crate) fn unknown(name: &str) -> String {
     let hint = match nearest(name, for_users().map(|command| command.name)) {
         Some(near) => format!("did you mean `tiphys {near}`?"),
@@ -179,7 +177,7 @@ fn shim(args: Vec<OsString>) -> ExitCode {
     container::shim::main(&args)
 }
 
-/// Reads flags; tells what is wrong with them, or what there are.
+/// Parses flags; prints the error or the help.
 fn parse<T: Parser>(name: &'static str, args: Vec<OsString>) -> Result<T, ExitCode> {
     let command = T::command().name(name).bin_name(called(name)).no_binary_name(true);
     let parsed = command.try_get_matches_from(args).and_then(|found| T::from_arg_matches(&found));

@@ -122,7 +122,15 @@ fn trouble(pod: &Pod) -> Option<String> {
     if let Some(reason) = waiting.filter(|reason| !reason.is_empty()) {
         return Some(reason);
     }
-    (status.phase() != "Running").then(|| status.phase().to_owned())
+    if status.phase() != "Running" {
+        return Some(status.phase().to_owned());
+    }
+    if status.condition("Ready").is_none_or(|ready| ready.status() == "True") {
+        return None;
+    }
+    let ended = status.container_statuses();
+    let ended = ended.iter().find_map(|one| Some(one.state().terminated()?.reason().to_owned()));
+    Some(ended.filter(|reason| !reason.is_empty()).unwrap_or_else(|| "NotReady".to_owned()))
 }
 
 fn describe_nodes(nodes: &[(String, bool)]) -> String {
@@ -141,12 +149,12 @@ fn describe_pods(pods: &[(String, Option<String>)]) -> String {
     });
     let not: Vec<String> = not.collect();
     if not.is_empty() {
-        return format!("{}, all as they should be", pods.len());
+        return format!("{}, all running or completed", pods.len());
     }
     let more = not.len().saturating_sub(NAMED);
     let named = not[..not.len().min(NAMED)].join(", ");
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    format!("{}, {} not running: {named}{more}", pods.len(), not.len())
+    format!("{}, {} not ready: {named}{more}", pods.len(), not.len())
 }
 
 /// The days that certificates are still good for.
@@ -187,10 +195,10 @@ mod tests {
         assert_eq!(describe_nodes(&[node("a", true), node("b", false)]), "2, not ready: b");
         let pod =
             |n: usize, trouble: Option<&str>| (format!("ns/p{n}"), trouble.map(str::to_owned));
-        assert_eq!(describe_pods(&[pod(1, None)]), "1, all as they should be");
+        assert_eq!(describe_pods(&[pod(1, None)]), "1, all running or completed");
         let many: Vec<_> = (1..=7).map(|n| pod(n, Some("Pending"))).collect();
         let text = describe_pods(&many);
-        assert!(text.starts_with("7, 7 not running: ns/p1 (Pending), "), "{text}");
+        assert!(text.starts_with("7, 7 not ready: ns/p1 (Pending), "), "{text}");
         assert!(text.ends_with("ns/p5 (Pending) and 2 more"), "{text}");
     }
 
@@ -203,6 +211,15 @@ mod tests {
         assert_eq!(trouble(&pod(r#"{"status":{"phase":"Pending"}}"#)).as_deref(), Some("Pending"));
         assert_eq!(trouble(&pod(r#"{"status":{"phase":"Running"}}"#)), None);
         assert_eq!(trouble(&pod(r#"{"status":{"phase":"Succeeded"}}"#)), None);
+        let unready = |containers: &str| {
+            let conditions = r#""conditions":[{"type":"Ready","status":"False"}]"#;
+            let status =
+                format!(r#"{{"phase":"Running",{conditions},"containerStatuses":{containers}}}"#);
+            trouble(&pod(&format!(r#"{{"status":{status}}}"#)))
+        };
+        let ended = r#"[{"state":{"terminated":{"reason":"Error"}}}]"#;
+        assert_eq!(unready(ended).as_deref(), Some("Error"));
+        assert_eq!(unready(r#"[{"state":{"running":{}}}]"#).as_deref(), Some("NotReady"));
     }
 
     #[test]

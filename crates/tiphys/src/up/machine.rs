@@ -38,7 +38,9 @@ impl Range {
     }
 
     pub(crate) fn parse(text: &str) -> Result<Self> {
-        let (base, bits) = text.split_once('/').context("a range is ADDRESS/BITS")?;
+        let (base, bits) = text.split_once('/').with_context(|| {
+            format!("{text:?}: a range is written ADDRESS/BITS, such as 10.244.0.0/16")
+        })?;
         let (base, bits) = (base.parse()?, bits.parse()?);
         anyhow::ensure!(bits <= 28, "{text} has too few addresses");
         Ok(Self::new(base, bits))

@@ -96,7 +96,7 @@ pub(crate) struct Up {
 pub(crate) async fn run(up: Up) -> Result<()> {
     ensure!(
         rustix::process::geteuid().is_root(),
-        "tiphys up needs root: it makes containers and networks"
+        "tiphys up needs root to create containers and networks"
     );
     let overrides = up.overrides()?;
     check::demand()?;
@@ -138,7 +138,7 @@ pub(crate) async fn run(up: Up) -> Result<()> {
     clusters::note(&layout);
     let mut progress = Progress::new();
     if let Some(pid) = running {
-        progress.say("applying the changed settings; pods go on");
+        progress.say("applying the changed settings; pods keep running");
         if is_program(pid, &executable) {
             settle::reload(&layout, pid).await?;
             return settle::settle(&up, &layout, &settings, progress, None).await;

@@ -1,4 +1,4 @@
-//! What runs.
+//! `tiphys status`: processes, and a summary of the cluster.
 
 use std::{
     ffi::OsStr,
@@ -36,7 +36,7 @@ pub(crate) async fn print(layout: &Layout) -> Result<bool> {
         let _ = writeln!(out, "  {name:<12} {text}");
     }
     for part in settings.lacking().filter(|_| !settings.is_joined()) {
-        let _ = writeln!(out, "  {:<19} not there: {}", part.name, part.lacking);
+        let _ = writeln!(out, "  {:<19} not implemented: {}", part.name, part.lacking);
     }
     print!("{out}");
     Ok(all)

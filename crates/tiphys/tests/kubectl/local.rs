@@ -1,6 +1,9 @@
 //! Which cluster is meant, and `why` on a pod that finds no node.
 
-use std::process::{Command, Stdio};
+use std::{
+    fs,
+    process::{Command, Stdio},
+};
 
 use crate::{
     cluster::{Cluster, POD, code, stderr, stdout},
@@ -9,6 +12,8 @@ use crate::{
 
 pub(crate) fn all(cluster: &Cluster) {
     finds_the_cluster_of_this_machine(cluster);
+    config_commands_use_the_same_file(cluster);
+    request_timeout_ends_a_watch(cluster);
     wrong_files_are_named(cluster);
     reasons_of_each_node(cluster);
 }
@@ -37,6 +42,33 @@ fn finds_the_cluster_of_this_machine(cluster: &Cluster) {
     }
 }
 
+/// `config` shows and changes the configuration that the other commands use.
+fn config_commands_use_the_same_file(cluster: &Cluster) {
+    let copy = tempfile::tempdir().expect("a folder");
+    let admin = copy.path().join("kubeconfig/admin");
+    fs::create_dir(copy.path().join("kubeconfig")).expect("a folder");
+    fs::copy(cluster.world().path().join("kubeconfig/admin"), &admin).expect("a copy");
+    let run = |args: &[&str]| {
+        let mut command = bare(cluster, &[&["kubectl"], args].concat());
+        let out = output(command.env("TIPHYS_DATA_DIR", copy.path()));
+        assert_eq!(code(&out), 0, "{args:?}: {}", stderr(&out));
+        stdout(&out)
+    };
+    assert!(run(&["config", "view"]).contains("current-context: kubernetes-admin@tiphys"));
+    run(&["config", "set-context", "--current", "--namespace=kube-system"]);
+    let namespace = ["config", "view", "--minify", "-o", "jsonpath={..namespace}"];
+    assert_eq!(run(&namespace), "kube-system");
+    let pods = run(&["get", "pods", "-o", "name"]);
+    assert!(!pods.contains(POD), "the pod is in another namespace: {pods}");
+}
+
+fn request_timeout_ends_a_watch(cluster: &Cluster) {
+    let args = ["kubectl", "get", "nodes", "-o", "name", "--watch", "--request-timeout=10s"];
+    let out = output(&mut bare(cluster, &args));
+    assert_eq!((code(&out), &*stderr(&out)), (0, ""));
+    assert!(stdout(&out).contains("node/n1"), "{}", stdout(&out));
+}
+
 fn wrong_files_are_named(cluster: &Cluster) {
     let args = ["kubectl", "--kubeconfig", "/nonexistent/file", "get", "nodes"];
     let out = output(&mut bare(cluster, &args));
@@ -51,7 +83,7 @@ fn wrong_files_are_named(cluster: &Cluster) {
     assert!(stderr(&out).contains("/nonexistent/other"), "{}", stderr(&out));
 }
 
-/// Two nodes that are only objects, besides the one that is too small.
+/// Two nodes that exist as objects only, and the real one, which is too small.
 fn reasons_of_each_node(cluster: &Cluster) {
     let world = cluster.world();
     for (node, cordoned) in [("paper-1", true), ("paper-2", false)] {

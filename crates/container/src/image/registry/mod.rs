@@ -42,12 +42,12 @@ pub struct Registries {
 }
 
 impl Registries {
-    /// As flags tell them: `HOST=URL`, in the order in which they are asked.
+    /// Parses flags such as `HOST=URL`. Registries are tried in this order.
     pub fn parse<'a>(flags: impl IntoIterator<Item = &'a str>) -> Result<Self> {
         let mut registries = Self::default();
         for flag in flags {
             let Some((host, url)) = flag.split_once('=') else {
-                return Err(Error::Malformed(format!("{flag:?}: a registry is told as HOST=URL")));
+                return Err(Error::Malformed(format!("{flag:?}: a registry is written HOST=URL")));
             };
             registries.endpoints.entry(host.to_owned()).or_default().push(url.to_owned());
         }

@@ -6,6 +6,7 @@ mod sealed;
 use std::{
     ffi::OsString,
     fs::{self, File},
+    io::ErrorKind,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -33,16 +34,16 @@ pub(super) struct Arguments {
 enum Command {
     /// Save a running store: the embedded one, or an etcd.
     Save {
-        /// The file; with --every, the folder.
+        /// The file to write; with --every, the folder.
         to: PathBuf,
         #[command(flatten)]
         place: StorePlace,
         #[command(flatten)]
         secret: SecretFlags,
-        /// Save again and again: 6h, 30m.
+        /// Save at this interval, such as 6h or 30m, until stopped.
         #[arg(long, value_name = "DURATION")]
         every: Option<String>,
-        /// How many are kept with --every.
+        /// Number of snapshots to keep with --every.
         #[arg(long, default_value_t = 8)]
         keep: usize,
     },
@@ -53,21 +54,21 @@ enum Command {
         place: StorePlace,
         #[command(flatten)]
         secret: SecretFlags,
-        /// Take the place of the store that is there, which is kept beside it.
+        /// Replace the existing store, which is kept beside the new one.
         #[arg(long)]
         in_place: bool,
     },
-    /// Say what is in a file.
+    /// Show what a snapshot contains.
     Status { of: PathBuf },
 }
 
 /// What seals the keys of the cluster in the file.
 #[derive(Args, Clone, Default)]
 struct SecretFlags {
-    /// A file with the passphrase that seals the cluster's keys in the snapshot; -: standard input.
+    /// File with the passphrase that seals the cluster's keys in the snapshot; - reads standard input.
     #[arg(long, value_name = "FILE", conflicts_with = "key_file")]
     passphrase_file: Option<PathBuf>,
-    /// A file of at least 32 bytes that seals them instead.
+    /// File of at least 32 bytes that seals the keys instead of a passphrase.
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
 }
@@ -87,16 +88,16 @@ struct StorePlace {
     /// The cluster, or the folder of `tiphys etcd`.
     #[command(flatten)]
     cluster: up::Place,
-    /// Where an etcd is, instead.
+    /// Client URLs of an etcd to use instead of a cluster's store.
     #[arg(long, value_delimiter = ',', value_name = "URL")]
     endpoints: Vec<String>,
-    /// Who signs its certificates.
+    /// File with the certificate authorities that etcd's certificates are verified against.
     #[arg(long, value_name = "FILE")]
     cacert: Option<PathBuf>,
-    /// The certificate to show it.
+    /// File with the client certificate for etcd.
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
-    /// Its key.
+    /// File with the private key of --cert.
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
 }
@@ -122,28 +123,13 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
     })
 }
 
-/// Whole or not at all.
+/// Writes a complete snapshot, or leaves no file.
 async fn save(to: &Path, place: &StorePlace, secret: Option<&Secret>) -> Result<()> {
-    ensure!(!to.exists(), "{} is there already", to.display());
+    ensure!(!to.exists(), "{} exists already", to.display());
     let part = to.with_extension("part");
-    let file =
-        File::options().read(true).write(true).create(true).truncate(true).mode(0o600).open(&part);
-    let mut file = file.with_context(|| format!("cannot make {}", part.display()))?;
-    if place.endpoints.is_empty() {
-        let layout = place.cluster.layout()?;
-        let folder = layout.path("store");
-        ensure!(folder.is_dir(), "there is no store in {}", folder.display());
-        let beside = keys::collect(layout.dir(), secret)?;
-        archive::save_beside(&Folder::open(&folder)?, SystemClock.now(), &beside, &mut file)?;
-    } else {
-        ensure!(
-            secret.is_none(),
-            "the keys of a cluster are not in its etcd: save them where it runs"
-        );
-        store::etcd::save(&place.remote()?, &mut file).await?;
-    }
-    drop(file);
-    let saved = Archive::read(&part)?; // what cannot be read is no snapshot
+    let saved = write(&part, place, secret).await;
+    let saved = saved.and_then(|()| Ok(Archive::read(&part)?)); // what cannot be read is no snapshot
+    let saved = saved.inspect_err(|_| drop(fs::remove_file(&part)))?;
     fs::rename(&part, to)?;
     println!(
         "{}: revision {}, {} keys, {} bytes",
@@ -154,18 +140,46 @@ async fn save(to: &Path, place: &StorePlace, secret: Option<&Secret>) -> Result<
     );
     let encrypted = apiserver::unreadable(None, saved.items())?;
     if secret.is_some() {
-        println!("the keys of the cluster are sealed in it: it can be restored anywhere");
+        println!(
+            "the keys of the cluster are included, sealed: the snapshot can be restored anywhere"
+        );
     } else if encrypted > 0 {
         println!(
-            "not in it: the keys that {encrypted} objects are encrypted with, the authorities and the \
-             keys of service accounts; to have them in it, give --passphrase-file or --key-file, \
-             else keep a copy of the folder pki"
+            "not included: the keys that {encrypted} objects are encrypted with, the certificate \
+             authorities, and the service account keys; to include them give --passphrase-file \
+             or --key-file, otherwise keep a copy of the folder pki"
         );
     }
     Ok(())
 }
 
-/// Saves for ever, and removes the oldest.
+async fn write(part: &Path, place: &StorePlace, secret: Option<&Secret>) -> Result<()> {
+    let file =
+        File::options().read(true).write(true).create(true).truncate(true).mode(0o600).open(part);
+    let mut file = file.with_context(|| format!("cannot create {}", part.display()))?;
+    if place.endpoints.is_empty() {
+        let layout = place.cluster.layout()?;
+        let folder = layout.path("store");
+        match fs::read_dir(&folder).map_err(|error| error.kind()) {
+            Ok(_) => {}
+            Err(ErrorKind::PermissionDenied) => {
+                bail!("only root may read the store in {}: run this as root", folder.display())
+            }
+            Err(_) => bail!("there is no store in {}", folder.display()),
+        }
+        let beside = keys::collect(layout.dir(), secret)?;
+        archive::save_beside(&Folder::open(&folder)?, SystemClock.now(), &beside, &mut file)?;
+    } else {
+        ensure!(
+            secret.is_none(),
+            "the keys of a cluster are not in its etcd: save them where it runs"
+        );
+        store::etcd::save(&place.remote()?, &mut file).await?;
+    }
+    Ok(())
+}
+
+/// Saves at intervals until it is stopped, and removes the oldest files.
 async fn repeat(
     folder: &Path,
     (place, secret): (&StorePlace, Option<&Secret>),
@@ -254,18 +268,18 @@ async fn restore(
         Err(error) => return Err(error),
     };
     println!(
-        "{} keys restored into {}; it goes on behind revision {revision}",
+        "{} keys restored into {}; the next revision follows {revision}",
         archive.keys(),
         folder.display()
     );
     if is_used {
-        println!("the store that was there is in {}", kept.display());
+        println!("the previous store is kept in {}", kept.display());
     }
     if let Some(keys) = keys {
         let aside = keys.write(data, &stamp)?;
-        println!("the keys of the cluster are in {}", layout.path("pki").display());
+        println!("the keys of the cluster were restored into {}", layout.path("pki").display());
         if let Some(aside) = aside {
-            println!("the keys that were there are in {}", aside.display());
+            println!("the previous keys are kept in {}", aside.display());
         }
     }
     keys::note_settings(&archive, data)

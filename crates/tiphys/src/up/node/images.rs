@@ -120,7 +120,8 @@ pub(crate) fn import(layout: &Layout, archive: &Path) -> Result<String> {
     let mut stream = connect(layout, "import\n")?;
     copy(&mut file, &mut stream)?;
     let mut names = String::new();
-    answered(stream)?.read_to_string(&mut names)?;
+    let mut answer = answered(stream).with_context(|| archive.display().to_string())?;
+    answer.read_to_string(&mut names)?;
     Ok(names)
 }
 
@@ -140,7 +141,7 @@ fn connect(layout: &Layout, wanted: &str) -> Result<UnixStream> {
     Ok(stream)
 }
 
-/// What comes behind the word that all went well.
+/// The rest of the answer after the marker of success; otherwise the error.
 fn answered(mut stream: UnixStream) -> Result<UnixStream> {
     stream.shutdown(Shutdown::Write)?;
     let mut start = vec![0; DONE.len()];
