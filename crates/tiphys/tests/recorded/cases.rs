@@ -1,0 +1,131 @@
+//! The recorded cases, and those of them that are known to differ.
+
+use std::{collections::HashMap, fs, path::PathBuf};
+
+use regex::Regex;
+use serde_json::Value;
+
+pub(crate) struct Cases {
+    /// Those that need an API server alone.
+    pub(crate) cases: Vec<Case>,
+    /// Names of cases that differ, each with its reason.
+    pub(crate) differences: HashMap<String, String>,
+}
+
+/// A command line, what has to be there before it, and what was printed.
+pub(crate) struct Case {
+    pub(crate) id: String,
+    /// It runs alone, and the namespace `work` is emptied afterwards.
+    pub(crate) mutates: bool,
+    pub(crate) command: Recorded,
+    /// Commands after it that show what it changed.
+    pub(crate) after: Vec<Recorded>,
+    pub(crate) setup: Vec<Vec<String>>,
+    pub(crate) cleanup: Vec<Vec<String>>,
+    pub(crate) files: Vec<(String, String)>,
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) stdin: Option<String>,
+    /// Only this many lines of the output are compared.
+    pub(crate) head: Option<usize>,
+    /// Lines of the output are compared without their order.
+    pub(crate) sort: bool,
+    /// Patterns that only this case replaces.
+    pub(crate) sub: Vec<(Regex, String)>,
+}
+
+/// A command line and what it printed.
+pub(crate) struct Recorded {
+    pub(crate) args: Vec<String>,
+    pub(crate) output: Printed,
+}
+
+/// What a command printed, normalised.
+#[derive(PartialEq)]
+pub(crate) struct Printed {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) code: i64,
+}
+
+pub(crate) fn folder() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/recorded/kubectl"))
+}
+
+fn read(name: &str) -> String {
+    let path = folder().join(name);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+impl Cases {
+    pub(crate) fn read() -> Self {
+        let lines = read("cases.jsonl");
+        let all =
+            lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line is JSON"));
+        let of_api_server = all.filter(|case| case.get("needs").is_none());
+        let cases: Vec<Case> = of_api_server.map(|case| Case::new(&case)).collect();
+        let differences: HashMap<_, _> = read("differences.tsv")
+            .lines()
+            .map(|line| line.split_once('\t').expect("a name and a reason"))
+            .map(|(id, reason)| (id.to_owned(), reason.to_owned()))
+            .collect();
+        for id in differences.keys() {
+            assert!(cases.iter().any(|case| case.id == *id), "differences.tsv: no case {id}");
+        }
+        Self { cases, differences }
+    }
+}
+
+impl Case {
+    fn new(case: &Value) -> Self {
+        let is_set = |key: &str| case[key].as_bool().unwrap_or_default();
+        let sub = items(&case["sub"]).iter().map(|pair| {
+            let [pattern, by] = &texts(pair)[..] else {
+                panic!("a pattern and a replacement: {pair}")
+            };
+            (Regex::new(pattern).expect("a good pattern"), by.replace("\\1", "${1}"))
+        });
+        Self {
+            id: text(&case["id"]),
+            mutates: is_set("mutates"),
+            command: Recorded::new(case),
+            after: items(&case["after"]).iter().map(Recorded::new).collect(),
+            setup: items(&case["setup"]).iter().map(texts).collect(),
+            cleanup: items(&case["cleanup"]).iter().map(texts).collect(),
+            files: pairs(&case["files"]),
+            env: pairs(&case["env"]),
+            stdin: case["stdin"].as_str().map(str::to_owned),
+            head: case["head"]
+                .as_u64()
+                .map(|lines| usize::try_from(lines).expect("a number of lines")),
+            sort: is_set("sort"),
+            sub: sub.collect(),
+        }
+    }
+}
+
+impl Recorded {
+    fn new(of: &Value) -> Self {
+        let output = Printed {
+            stdout: text(&of["stdout"]),
+            stderr: text(&of["stderr"]),
+            code: of["code"].as_i64().expect("every command has an exit code"),
+        };
+        Self { args: texts(&of["args"]), output }
+    }
+}
+
+fn items(of: &Value) -> &[Value] {
+    of.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+fn text(of: &Value) -> String {
+    of.as_str().unwrap_or_else(|| panic!("a text: {of}")).to_owned()
+}
+
+fn texts(of: &Value) -> Vec<String> {
+    items(of).iter().map(text).collect()
+}
+
+fn pairs(of: &Value) -> Vec<(String, String)> {
+    of.as_object().into_iter().flatten().map(|(key, value)| (key.clone(), text(value))).collect()
+}

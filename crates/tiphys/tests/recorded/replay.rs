@@ -1,0 +1,169 @@
+//! Runs a case and says where it differs from what was recorded.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use super::{
+    cases::{Case, Printed},
+    normal::Normal,
+    process::{self, Finished},
+    server::{PORT, Server},
+    table,
+    world::World,
+};
+
+/// How many lines of a differing text are printed.
+const LINES: usize = 12;
+
+pub(crate) struct Replay<'a> {
+    server: &'a Server,
+    world: World,
+    /// Ours, under its own name.
+    kubectl: PathBuf,
+    home: PathBuf,
+    /// The number of the next case's folder.
+    next: AtomicUsize,
+}
+
+impl<'a> Replay<'a> {
+    pub(crate) fn start(server: &'a Server) -> Self {
+        let folder = server.folder();
+        let (bin, home) = (folder.join("bin"), folder.join("home"));
+        fs::create_dir(&bin).expect("a new folder");
+        fs::create_dir(&home).expect("a new folder");
+        let kubectl = bin.join("kubectl");
+        symlink(env!("CARGO_BIN_EXE_tiphys"), &kubectl).expect("a new link");
+        Self { server, world: World::build(server), kubectl, home, next: AtomicUsize::new(0) }
+    }
+
+    /// What differs; nothing if the case agrees.
+    pub(crate) fn run(&self, case: &Case) -> Vec<String> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let folder = self.server.folder().join(format!("case-{number:05}"));
+        fs::create_dir_all(folder.join(".tmp")).expect("a new folder");
+        write_files(&folder, case);
+        let mut out = vec![];
+        let own = case
+            .files
+            .iter()
+            .any(|(name, text)| name.contains("kubeconfig") || text.contains("kubeconfig"));
+        for args in &case.setup {
+            let done = self.kubectl(args, &folder, if own { &case.env } else { &[] }, None);
+            if done.code != 0 {
+                out.push(format!("  setup: kubectl {}: {}", args.join(" "), done.stderr.trim()));
+            }
+        }
+        for (nth, step) in [&case.command].into_iter().chain(&case.after).enumerate() {
+            let stdin = case.stdin.as_deref().filter(|_| nth == 0);
+            let done = self.kubectl(&step.args, &folder, &case.env, stdin);
+            let found = self.normalise(case, &step.args, &done, &folder);
+            if found != step.output {
+                out.push(format!("  kubectl {}", step.args.join(" ")));
+                out.extend(differences(&step.output, &found));
+            }
+        }
+        for args in &case.cleanup {
+            self.kubectl(args, &folder, &[], None);
+        }
+        if case.mutates {
+            self.world.empty_scratch();
+        }
+        fs::remove_dir_all(&folder).expect("our own folder");
+        out
+    }
+
+    fn kubectl(
+        &self,
+        args: &[String],
+        folder: &Path,
+        env: &[(String, String)],
+        stdin: Option<&str>,
+    ) -> Finished {
+        let cwd = text(folder);
+        let mut variables = vec![
+            ("HOME".to_owned(), text(&self.home)),
+            ("TMPDIR".to_owned(), format!("{cwd}/.tmp")),
+            ("KUBECONFIG".to_owned(), text(&self.server.kubeconfig())),
+        ];
+        variables
+            .extend(env.iter().map(|(name, value)| (name.clone(), value.replace("${cwd}", &cwd))));
+        process::run(&self.kubectl, args, folder, &variables, stdin)
+    }
+
+    fn normalise(&self, case: &Case, args: &[String], done: &Finished, folder: &Path) -> Printed {
+        let cwd = text(folder);
+        let places = vec![
+            (format!("{cwd}/.tmp"), "<tmp>"),
+            (cwd, "<cwd>"),
+            (text(&self.home), "<home>"),
+            (text(&self.server.kubeconfig()), "<kubeconfig>"),
+            (text(&self.kubectl), "kubectl"),
+            (format!("https://127.0.0.1:{PORT}"), "<server>"),
+            (format!("127.0.0.1:{PORT}"), "<host>"),
+            (PORT.to_string(), "<port>"),
+        ];
+        let normal =
+            Normal { places, explain: args.first().is_some_and(|first| first == "explain") };
+        let (mut stdout, mut stderr) = (normal.text(&done.stdout), normal.text(&done.stderr));
+        if args.iter().any(|arg| arg == "--no-headers" || arg == "--no-headers=true") {
+            stdout = table::without_header(&stdout);
+        }
+        if let Some(head) = case.head {
+            stdout = stdout.split_inclusive('\n').take(head).collect();
+        }
+        if case.sort {
+            let mut lines: Vec<&str> = stdout.split_inclusive('\n').collect();
+            lines.sort_unstable();
+            stdout = lines.concat();
+        }
+        for (pattern, by) in &case.sub {
+            stdout = pattern.replace_all(&stdout, by).into_owned();
+            stderr = pattern.replace_all(&stderr, by).into_owned();
+        }
+        Printed { stdout, stderr, code: done.code }
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.to_str().expect("a path of text").to_owned()
+}
+
+fn write_files(folder: &Path, case: &Case) {
+    for (name, text) in &case.files {
+        let path = folder.join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(&path, text).expect("a new file");
+        if text.starts_with("#!") {
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("our own file");
+        }
+    }
+}
+
+/// The lines from the first that differs.
+fn differences(expected: &Printed, found: &Printed) -> Vec<String> {
+    let mut out = vec![];
+    if expected.code != found.code {
+        out.push(format!("    exit code: expected {}, found {}", expected.code, found.code));
+    }
+    let texts =
+        [("stdout", &expected.stdout, &found.stdout), ("stderr", &expected.stderr, &found.stderr)];
+    for (name, expected, found) in
+        texts.into_iter().filter(|(_, expected, found)| expected != found)
+    {
+        let same = expected
+            .split('\n')
+            .zip(found.split('\n'))
+            .take_while(|(one, other)| one == other)
+            .count();
+        out.push(format!("    {name}, from line {}:", same + 1));
+        for (mark, text) in [("-", expected), ("+", found)] {
+            let lines = text.split('\n').skip(same).take(LINES);
+            out.extend(lines.map(|line| format!("      {mark}{line}")));
+        }
+    }
+    out
+}
