@@ -180,11 +180,11 @@ impl Campaign {
             if self.is_over() {
                 return Ok(());
             }
-            self.send(vec![sequence])?;
+            self.send(&[sequence])?;
         }
         while !self.is_over() {
             let sequences = self.next();
-            self.send(sequences)?;
+            self.send(&sequences)?;
             let opening = self.generator.sweep.is_opening();
             // Long lists take their time: what came before them may have stopped a controller.
             let before_lists = self.generator.sweep.is_list() && !self.looked;
@@ -229,12 +229,12 @@ impl Campaign {
         deaths > 2 && !nested.is_empty() && !self.generator.random.one_in(50)
     }
 
-    fn send(&mut self, sequences: Vec<Sequence>) -> Result<()> {
+    fn send(&mut self, sequences: &[Sequence]) -> Result<()> {
         let check = self.generator.sweep.is_opening() || self.generator.random.one_in(4);
         self.uncleaned += sequences.len();
         self.sent += sequences.iter().map(|one| one.requests.len() as u64).sum::<u64>();
-        self.history.extend_from_slice(&sequences);
-        let sent = match sequences.as_slice() {
+        self.history.extend_from_slice(sequences);
+        let sent = match sequences {
             [one] => self.process.send(one, check),
             all => self.process.send_at_once(all, check),
         };
@@ -249,14 +249,14 @@ impl Campaign {
                         self.news = Instant::now();
                     }
                 }
-                let slow = if report.suspect { self.slow(&sequences) } else { Vec::new() };
+                let slow = if report.suspect { self.slow(sequences) } else { Vec::new() };
                 let mut faults = report.faults.into_iter().chain(slow);
                 faults.try_for_each(|fault| self.found(fault))
             }
             Err(death) => {
                 let history = std::mem::take(&mut self.history);
                 self.renew()?;
-                if self.send_apart(&sequences)? {
+                if self.send_apart(sequences)? {
                     return Ok(());
                 }
                 let later = std::mem::replace(&mut self.history, history);
