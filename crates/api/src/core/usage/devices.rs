@@ -45,7 +45,6 @@ fn devices(request: &Value) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
 
     #[test]
     fn the_worst_case_counts() {
@@ -58,7 +57,7 @@ mod tests {
                     {"deviceClassName":"y","allocationMode":"All"}]}]}}}"#,
         )
         .unwrap();
-        let used = super::super::usage("resourceclaims.resource.k8s.io", &tree, 0);
+        let used = crate::core::usage::usage("resourceclaims.resource.k8s.io", &tree, 0);
         let used: Vec<String> =
             used.iter().map(|(name, amount)| format!("{name}={amount}")).collect();
         assert_eq!(
