@@ -211,12 +211,12 @@ impl Message {
     }
 
     fn double(&mut self, field: u64, n: f64) {
-        self.varint(field << 3 | 1);
+        self.varint((field << 3) | 1);
         self.0.extend(n.to_le_bytes());
     }
 
     fn bytes(&mut self, field: u64, bytes: &[u8]) {
-        self.varint(field << 3 | 2);
+        self.varint((field << 3) | 2);
         self.varint(bytes.len() as u64);
         self.0.extend(bytes);
     }
@@ -241,15 +241,19 @@ mod tests {
         }
     }
 
+    fn length(bytes: &[u8]) -> u8 {
+        u8::try_from(bytes.len()).expect("a short message")
+    }
+
     #[test]
     fn a_gauge_in_bytes() {
         let text = "# HELP g h\n# TYPE g gauge\ng{a=\"x\\\"y\"} 2\n";
         let label = b"\x0a\x08\x0a\x01a\x12\x03x\"y";
         let value = [0x12, 9, 9, 0, 0, 0, 0, 0, 0, 0, 0x40];
         let metric = [&label[..], &value].concat();
-        let head = [b"\x0a\x01g\x12\x01h\x18\x01\x22".as_slice(), &[metric.len() as u8]].concat();
+        let head = [b"\x0a\x01g\x12\x01h\x18\x01\x22".as_slice(), &[length(&metric)]].concat();
         let family = [head, metric].concat();
-        assert_eq!(encode(text, &HashMap::new()), [vec![family.len() as u8], family].concat());
+        assert_eq!(encode(text, &HashMap::new()), [vec![length(&family)], family].concat());
     }
 
     #[test]
