@@ -289,7 +289,7 @@ mod tests {
         });
         let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
         assert_eq!(text.lines().count(), 1, "{text}");
-        assert!(text.contains(r"X\n2026") && text.ends_with("\n"), "{text}");
+        assert!(text.contains(r"X\n2026") && text.ends_with('\n'), "{text}");
         assert!(!text.contains('\u{1b}'), "{text}");
     }
 

@@ -76,7 +76,7 @@ pub(crate) async fn start(host: &Arc<Host>) -> Result<SocketAddr, Error> {
             tasks.spawn(async move {
                 let serve = serve(host, acceptor, stream, &connection);
                 tokio::select! {
-                    _ = connection.run(panics::contain("kubelet server", serve)) => {}
+                    () = connection.run(panics::contain("kubelet server", serve)) => {}
                     () = stopping.stopping() => {}
                 }
                 debug!(%peer, "closed");
