@@ -12,7 +12,7 @@ use testkit::Cluster;
 use crate::{code, default_account, hostile_names::allow, message, of, tree};
 
 /// Only a failing test waits this long.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 fn texts(count: usize) -> Value {
     (0..count).map(|at| Value::from(format!("x{at}"))).collect()

@@ -3,6 +3,8 @@
 //! A case that differs for a known reason stands in `differences.tsv`, and the test fails when it begins to agree.
 //! `RECORDED=TEXT cargo test -p apiserver --test recorded` runs the cases whose names contain a text.
 
+#![expect(clippy::disallowed_methods, reason = "a test has no context and no configuration")]
+
 mod cases;
 mod json;
 mod normal;
@@ -39,7 +41,7 @@ async fn replay(corpus: &str, configuration: &str) {
         flags.token_auth_file = Some(tokens);
         flags.authorization_mode = vec!["Node".to_owned(), "RBAC".to_owned()];
         flags.enable_admission_plugins = vec!["NodeRestriction".to_owned()];
-        flags.service_cluster_ip_range = "10.96.0.0/16".to_owned();
+        "10.96.0.0/16".clone_into(&mut flags.service_cluster_ip_range);
         if configuration == "all-apis" {
             flags.runtime_config = vec!["api/all=true".to_owned()];
             flags.feature_gates = [

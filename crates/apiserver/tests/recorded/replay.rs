@@ -116,7 +116,7 @@ impl Replay {
                 continue;
             }
             let until: Vec<_> = list(step, "until").iter().filter_map(Json::number).collect();
-            let end = Instant::now() + Duration::from_secs(60);
+            let end = Instant::now() + Duration::from_mins(1);
             let answer = loop {
                 let answer = self.send(step, saved).await?;
                 if until.is_empty() || until.contains(&f64::from(answer.code)) {
@@ -184,7 +184,7 @@ impl Replay {
     async fn send(&self, request: &Json, saved: &Saved) -> Result<Answer, String> {
         let (sender, answer) = self.open(request, saved).await?;
         let (head, body) = answer.into_parts();
-        let body = timeout(Duration::from_secs(60), body.collect()).await;
+        let body = timeout(Duration::from_mins(1), body.collect()).await;
         let body = body.map_err(|_| "no end".to_owned())?.map_err(|error| error.to_string())?;
         self.idle.lock().await.push(sender);
         Ok(Answer { code: head.status.as_u16(), headers: head.headers, body: body.to_bytes() })

@@ -128,6 +128,7 @@ mod tests {
             .await;
         };
         for pauses in 0..6 {
+            #[expect(clippy::disallowed_methods, reason = "a test has no context")]
             let exchange = tokio::spawn(async move {
                 let (near, far) = duplex(64 << 10);
                 let (client, mut server) = (Connection::client(near), Connection::server(far));
