@@ -392,7 +392,7 @@ mod tests {
             &format!("{long}e1"),
             &format!("{long}E"),
             &format!("-{long}e2"),
-            &format!("0.{}", &long[1..]),
+            &format!("0.{}", long.split_at(1).1),
         ];
         for text in texts {
             let one = read(text);
