@@ -22,7 +22,7 @@ pub(crate) const PORT: u16 = 17443;
 /// Only a failing test waits this long.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// Flags of the recorded server, but for certificates, which ours makes by itself.
+/// Flags of the recorded server, but for certificates.
 const FLAGS: [&str; 9] = [
     "--bind-address=127.0.0.1",
     "--advertise-address=192.0.2.10",
@@ -54,12 +54,17 @@ impl Server {
             tempfile::Builder::new().prefix("tiphys-recorded").tempdir().expect("a folder");
         let pki = folder.path().join("data/pki");
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&pki).expect("a folder");
-        write_kubeconfig(&folder.path().join("kubeconfig"), &pki);
+        let [certificate, key] = ["proxy.crt", "proxy.key"].map(|name| folder.path().join(name));
+        write_kubeconfig(&folder.path().join("kubeconfig"), &pki, [&certificate, &key]);
         let log = fs::File::create(folder.path().join("log")).expect("a new file");
         let process = Command::new(env!("CARGO_BIN_EXE_tiphys"))
             .args(["kube-apiserver", "--data-dir"])
             .arg(folder.path().join("data"))
             .args(FLAGS)
+            .arg("--proxy-client-cert-file")
+            .arg(certificate)
+            .arg("--proxy-client-key-file")
+            .arg(key)
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a descriptor"))
             .stderr(log)
@@ -108,11 +113,16 @@ impl Drop for Server {
 }
 
 /// The user `admin`, by a certificate for `kubernetes-admin` of `system:masters`. The server finds the authority that
-/// is made here.
-fn write_kubeconfig(path: &Path, pki: &Path) {
+/// is made here, and shows aggregated servers a certificate of its own (`proxy`).
+fn write_kubeconfig(path: &Path, pki: &Path, proxy: [&Path; 2]) {
     let now = Timestamp::now().as_second();
     let authority =
         Authority::load_or_create(&Dir::open(pki).expect("the folder"), "ca", now).expect("keys");
+    let pair =
+        authority.issue(&Leaf::client("front-proxy-client", &[]), now).expect("a certificate");
+    for (path, pem) in proxy.iter().zip([pair.certificate_pem(), pair.key_pem()]) {
+        fs::write(path, pem).expect("a new file");
+    }
     let leaf = Leaf::client("kubernetes-admin", &["system:masters"]);
     let pair = authority.issue(&leaf, now).expect("a certificate");
     let [ca, certificate, key] =
