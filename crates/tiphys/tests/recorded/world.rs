@@ -96,7 +96,7 @@ impl World {
             match code {
                 200..300 => break answer,
                 404 | 429 | 500 | 503 if Instant::now() < end => {
-                    thread::sleep(Duration::from_millis(100))
+                    thread::sleep(Duration::from_millis(100));
                 }
                 _ => panic!("{path}: {answer}"),
             }
@@ -131,12 +131,12 @@ impl World {
         let end = Instant::now() + PATIENCE;
         loop {
             let (_, list) = self.send(Method::GET, &base, "");
-            let resources = list["resources"].as_array().into_iter().flatten();
+            let mut resources = list["resources"].as_array().into_iter().flatten();
             let plural = |resource: &Value| {
                 let name = resource["name"].as_str()?;
                 (resource["kind"] == kind && !name.contains('/')).then(|| name.to_owned())
             };
-            let plural = resources.filter_map(plural).next();
+            let plural = resources.find_map(plural);
             let namespace =
                 namespace.map_or(String::new(), |namespace| format!("/namespaces/{namespace}"));
             if let Some(plural) = plural {
