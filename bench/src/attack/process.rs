@@ -74,7 +74,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Sends a sequence, and gives a death a name of which sequence it was.
+    /// Sends a sequence; if the server dies, the error names the sequence.
     pub(crate) fn send(&mut self, sequence: &Sequence, check: bool) -> Result<Report, Fault> {
         let told = self.send_at_once(std::slice::from_ref(sequence), check);
         told.map_err(|fault| match fault.key.as_str() {

@@ -37,7 +37,7 @@ const NEXT: Duration = Duration::from_millis(500);
 /// Enough for the resolv.conf's three, or for one that is asked twice.
 const ATTEMPTS: usize = 3;
 const AT_ONCE: usize = 1000;
-/// Of these, those that are asked over TCP: an answer there may be as large as a message can be.
+/// Of these, queries over TCP: an answer there may be as large as a message can be.
 const LARGE_AT_ONCE: usize = 64;
 /// What passes every network in one piece.
 pub(crate) const PAYLOAD: u16 = 1232;

@@ -118,7 +118,7 @@ impl PodLogs {
     }
 }
 
-/// `NAMESPACE_POD_UID`. A pod's name may be as long as a file's alone may be: then it is cut, the uid tells pods apart.
+/// `NAMESPACE_POD_UID`. A pod's name may be as long as a file's alone may be: then it is cut, and the uid still makes the folder unique.
 pub(crate) fn folder_name(namespace: &str, pod: &str, uid: &str) -> String {
     let others = namespace.len() + uid.len() + "__".len();
     let pod = &pod[..pod.floor_char_boundary(LONGEST_NAME.saturating_sub(others))];

@@ -41,7 +41,7 @@ const MOST_RIGHTS: usize = 100_000;
 /// How often a right may be compared with a rule that is held.
 const MOST_COMPARISONS: usize = 10_000_000;
 /// How many missing rights a refusal names.
-const MOST_TOLD: usize = 1_000;
+const MOST_MISSING: usize = 1_000;
 
 /// Rules that stand for more rights than are compared one by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,12 +83,12 @@ pub(crate) fn missing(
         }
     }
     lines.extend(lacking.into_iter().map(|(right, verbs)| right.told(&verbs)));
-    let more = lines.len().saturating_sub(MOST_TOLD);
-    let mut told: Vec<String> = lines.into_iter().take(MOST_TOLD).collect();
+    let more = lines.len().saturating_sub(MOST_MISSING);
+    let mut missing: Vec<String> = lines.into_iter().take(MOST_MISSING).collect();
     if more > 0 {
-        told.push(format!("and {more} more"));
+        missing.push(format!("and {more} more"));
     }
-    Ok(told)
+    Ok(missing)
 }
 
 /// Whether somebody may do everything, to resources and to paths.
@@ -273,7 +273,7 @@ mod tests {
         let held = [PolicyRule::new().with_verbs(["get"])];
         assert_eq!(missing(&held, &[rule(60)]), Err(TooManyRights), "13 million");
         assert_eq!(missing(&held, &[rule(60_000)]), Err(TooManyRights), "beyond 64 bits");
-        assert_eq!(missing(&held, &[rule(10)]).unwrap().len(), 1_000, "verbs are told together");
+        assert_eq!(missing(&held, &[rule(10)]).unwrap().len(), 1_000, "verbs are listed together");
         let many: Vec<PolicyRule> = (0..10_000).map(|_| held[0].clone()).collect();
         assert_eq!(missing(&many, &[rule(6)]), Err(TooManyRights), "with each rule that is held");
         let all = [

@@ -105,7 +105,7 @@ fn check(tty: bool, stderr: bool, any: bool) -> Result<(), Error> {
 struct Shared {
     sessions: Arc<dyn Sessions>,
     tokens: Arc<Tokens>,
-    /// Connections that nothing was asked on yet. Every process of the host's network can connect.
+    /// Connections without a request yet. Every process of the host's network can connect.
     waiting: Arc<Semaphore>,
     tasks: TaskTracker,
     stop: CancellationToken,

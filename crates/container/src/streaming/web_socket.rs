@@ -92,7 +92,7 @@ pub(super) async fn serve(
         stderr: boxed(wants.stderr, STDERR),
         resize: wants.tty.then_some(resize),
     };
-    // An empty message on the first channel we write to tells the client that the session has begun.
+    // An empty message on the first channel we write to is the sign that the session has begun.
     let first = if wants.stdout {
         STDOUT
     } else if wants.stderr {

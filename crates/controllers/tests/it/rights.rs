@@ -208,7 +208,7 @@ async fn without_its_role_a_component_is_refused_and_no_other() {
         .collect();
     let (idle, busy): (Vec<&str>, Vec<&str>) =
         accounts.into_iter().partition(|account| IDLE.contains(account));
-    // Those that need not act are told apart by nothing: all of them at the same time.
+    // Those that have nothing to do cannot be distinguished: all of them at the same time.
     let mut turns: Vec<Vec<&str>> = busy.into_iter().map(|account| vec![account]).collect();
     turns.push(idle);
     // Who had no rights before may have been refused just before they came back.

@@ -227,14 +227,14 @@ async fn pods(host: &Arc<Host>) -> Vec<(Pod, Option<Used>)> {
     counted.await.unwrap_or_default()
 }
 
-fn used_by(host: &Host, pod: &Pod, told: &usage::Pod) -> Used {
+fn used_by(host: &Host, pod: &Pod, usage: &usage::Pod) -> Used {
     let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     let volumes = usage::volumes(&host.config, pod);
     let sum =
         |of: fn(&usage::Volume) -> i64| volumes.iter().map(of).fold(0_i64, i64::saturating_add);
     let (bytes, inodes) = (sum(|volume| volume.bytes), sum(|volume| volume.inodes));
     let shared = signed(usage::shared_files(&host.config, pod.metadata().uid()));
-    let containers: Vec<(String, i64, i64)> = told
+    let containers: Vec<(String, i64, i64)> = usage
         .containers
         .iter()
         .map(|one| {
@@ -244,15 +244,15 @@ fn used_by(host: &Host, pod: &Pod, told: &usage::Pod) -> Used {
         })
         .collect();
     Used {
-        memory: signed(told.memory.working_set),
+        memory: signed(usage.memory.working_set),
         disk: containers
             .iter()
             .fold(bytes.saturating_add(shared), |sum, (_, _, disk)| sum.saturating_add(*disk)),
-        inodes: told
+        inodes: usage
             .containers
             .iter()
             .fold(inodes, |sum, one| sum.saturating_add(signed(one.layer_inodes))),
-        processes: signed(told.processes),
+        processes: signed(usage.processes),
         containers,
     }
 }

@@ -49,7 +49,7 @@ pub(crate) fn config(config: &Config, pod: &Pod, attempt: u32) -> Result<PodSand
     })
 }
 
-/// Bytes of a pod's own labels that the runtime is given, and of its annotations. It tells all of them of all pods in
+/// Bytes of a pod's own labels that the runtime is given, and of its annotations. It lists those of all pods in
 /// each list, and a pod may have a megabyte of them.
 const MOST_METADATA: usize = 16 << 10;
 

@@ -210,7 +210,7 @@ impl Reader {
         }
         let mut lines = Lines::default();
         let mut chunk = vec![0; CHUNK];
-        let (mut runs, mut asked) = (true, None);
+        let (mut runs, mut checked) = (true, None);
         loop {
             let got = file.read(&mut chunk).await?;
             let mut out = shown(&lines.add(&chunk[..got]), &self.options);
@@ -227,11 +227,11 @@ impl Reader {
                 if !self.options.follow || self.frame_sender.is_closed() {
                     return Ok(());
                 }
-                if asked.is_none_or(|asked: Instant| asked.elapsed() >= ENDED) {
+                if checked.is_none_or(|checked: Instant| checked.elapsed() >= ENDED) {
                     let status = self.host.runtime.container_status(&self.id).await;
                     runs =
                         status.is_ok_and(|status| Container::from(status).state == State::Running);
-                    asked = Some(Instant::now());
+                    checked = Some(Instant::now());
                 }
                 sleep(FOLLOW).await;
                 let more = file.metadata().await?.len() > file.stream_position().await?;

@@ -48,7 +48,7 @@ pub(crate) fn start(host: &Arc<Host>) {
                     .iter()
                     .filter(|desired| desired.is_static && desired.ending.is_none())
                 {
-                    good &= told(&keep(&host, &objects, &desired.pod).await);
+                    good &= succeeded(&keep(&host, &objects, &desired.pod).await);
                 }
                 let wished = host.pods.all();
                 let wanted = |pod: &Pod| {
@@ -57,7 +57,7 @@ pub(crate) fn start(host: &Arc<Host>) {
                     })
                 };
                 for pod in objects.all().iter().filter(|pod| is_mirror(pod) && !wanted(pod)) {
-                    good &= told(&remove(&objects, pod).await);
+                    good &= succeeded(&remove(&objects, pod).await);
                 }
                 let wait = if good { Duration::from_mins(5) } else { RETRY };
                 let _ = timeout(wait, host.mirrors.notified()).await; // either is a reason to look
@@ -104,7 +104,7 @@ async fn remove(objects: &runtime::Objects<Pod>, pod: &Pod) -> Result<(), Error>
     objects.delete_with(pod, delete).await
 }
 
-fn told(result: &Result<(), Error>) -> bool {
+fn succeeded(result: &Result<(), Error>) -> bool {
     if let Err(error) = result {
         warn!(%error, "a mirror pod cannot be written; will retry");
     }

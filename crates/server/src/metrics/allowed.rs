@@ -61,8 +61,8 @@ fn tell(sums: &mut HashMap<String, f64>, order: &mut Vec<String>, out: &mut Stri
     }
 }
 
-/// Labels and values as they are written, quotes not counted.
-fn split(labels: &str) -> Vec<(&str, &str)> {
+/// Names and values of labels as they are written: without quotes, values still escaped.
+pub(super) fn split(labels: &str) -> Vec<(&str, &str)> {
     let (mut all, mut rest) = (Vec::new(), labels);
     while let Some((label, value)) = rest.split_once("=\"") {
         let mut escaped = false;

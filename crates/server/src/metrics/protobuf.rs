@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::native::{NativeHistogram, ZERO_THRESHOLD};
+use super::{
+    allowed,
+    native::{NativeHistogram, ZERO_THRESHOLD},
+};
 
 pub(crate) const CONTENT_TYPE: &str = "application/vnd.google.protobuf; \
      proto=io.prometheus.client.MetricFamily; encoding=delimited; escaping=underscores";
@@ -67,7 +70,7 @@ struct Series {
 impl Family<'_> {
     fn add(&mut self, series: &str, value: f64) {
         let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
-        let mut labels = split_labels(labels.strip_suffix('}').unwrap_or(labels));
+        let mut labels = allowed::split(labels.strip_suffix('}').unwrap_or(labels));
         let part = name.strip_prefix(self.name).filter(|_| self.kind == "histogram");
         let bound = match part {
             Some("_bucket") => labels.iter().position(|(name, _)| *name == "le"),
@@ -103,7 +106,7 @@ impl Family<'_> {
         family.integer(3, kind);
         for (labels, series) in &self.series {
             let mut metric = Message::default();
-            for (name, value) in split_labels(labels) {
+            for (name, value) in allowed::split(labels) {
                 let mut pair = Message::default();
                 pair.bytes(1, name.as_bytes());
                 pair.bytes(2, unescape(value).as_bytes());
@@ -149,23 +152,6 @@ impl Series {
         deltas.into_iter().for_each(|delta| out.integer(13, zigzag(delta)));
         out
     }
-}
-
-/// Names and values as they are written, values still escaped.
-fn split_labels(labels: &str) -> Vec<(&str, &str)> {
-    let (mut all, mut rest) = (Vec::new(), labels);
-    while let Some((name, value)) = rest.split_once("=\"") {
-        let mut escaped = false;
-        let end = value.find(|c| {
-            let ends = c == '"' && !escaped;
-            escaped = c == '\\' && !escaped;
-            ends
-        });
-        let Some(end) = end else { break };
-        all.push((name.trim_start_matches(','), &value[..end]));
-        rest = &value[end + 1..];
-    }
-    all
 }
 
 fn unescape(value: &str) -> String {

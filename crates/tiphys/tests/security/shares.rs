@@ -30,9 +30,9 @@ spec:
     );
     attack.world.kubectl(&["create", "-f", &path]);
 
-    let mounts = "    volumeMounts: [{name: work, mountPath: /work}]";
-    let many = "i=0; while [ $i -lt 2000 ]; do : > /work/$i; i=$((i+1)); done; sleep 3600";
-    attack.pod("inodes", many, mounts, "  volumes: [{name: work, emptyDir: {}}]");
+    let mounts = "    volumeMounts: [{name: files, mountPath: /files}]";
+    let many = "i=0; while [ $i -lt 2000 ]; do : > /files/$i; i=$((i+1)); done; sleep 3600";
+    attack.pod("inodes", many, mounts, "  volumes: [{name: files, emptyDir: {}}]");
 
     let reason = ["get", "pod", "volume", "-o", "jsonpath={.status.reason}"];
     attack.world.until("it is evicted for what it wrote to the image's volume", || {
