@@ -5,6 +5,7 @@
 mod call;
 mod configuration;
 mod kept;
+mod processes;
 mod result;
 
 pub use configuration::NetworkList;
@@ -33,6 +34,8 @@ pub struct ExecConfig {
     pub directory: PathBuf,
     /// The longest that one plugin may run.
     pub deadline: Duration,
+    /// The control group below which each run of a plugin has a group of its own.
+    pub group: String,
 }
 
 /// The network of whatever plugins the folder names.
@@ -45,6 +48,7 @@ pub struct Exec {
 impl Exec {
     pub fn new(config: ExecConfig) -> Self {
         let store = Store::new(config.directory.join("results"));
+        processes::end_stale(&config.group);
         Self { config, store }
     }
 
@@ -145,6 +149,7 @@ impl Exec {
             path: self.config.programs.clone(),
             input: input.to_string(),
             deadline: self.config.deadline,
+            group: self.config.group.clone(),
         }
     }
 }

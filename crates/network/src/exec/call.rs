@@ -1,5 +1,6 @@
 //! One run of a plugin: environment and standard input in, JSON out.
 
+use super::processes::Processes;
 use crate::{Error, Result, about};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -33,10 +34,12 @@ pub(super) struct Request {
     pub(super) path: Vec<PathBuf>,
     pub(super) input: String,
     pub(super) deadline: Duration,
+    /// The control group below which the plugin runs.
+    pub(super) group: String,
 }
 
-/// Runs a plugin and gives its result, null where it said nothing. When this returns, nothing of
-/// the plugin's process group runs any more.
+/// Runs a plugin and gives its result, null where it said nothing. When this returns, no process
+/// that the plugin has started runs any more.
 pub(super) async fn run(program: &Path, request: &Request) -> Result<Value> {
     let plugin = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let failed = |message: String| Error::Plugin {
@@ -45,7 +48,11 @@ pub(super) async fn run(program: &Path, request: &Request) -> Result<Value> {
         message,
         details: String::new(),
     };
-    let ran = tokio::time::timeout(request.deadline, exchange(program, request)).await;
+    let mut command = command(program, request);
+    let mut processes = Processes::contain(command.as_std_mut(), &request.group);
+    let exchange = exchange(&mut command, &mut processes, (program, request));
+    let ran = tokio::time::timeout(request.deadline, exchange).await;
+    processes.end().await;
     let late = |_| failed(format!("no answer within {} s", request.deadline.as_secs()));
     let Ran { success, output, errors } = ran.map_err(late)??;
     if output.len() > LARGEST {
@@ -76,19 +83,14 @@ struct Ran {
     errors: Vec<u8>,
 }
 
-/// Ends all processes of a plugin that are left, also when the caller gives up.
-struct ProcessGroup(i32);
-
-impl Drop for ProcessGroup {
-    fn drop(&mut self) {
-        let _ = sys::process::kill(-self.0, 9); // mostly it has ended
-    }
-}
-
-async fn exchange(program: &Path, request: &Request) -> Result<Ran> {
+async fn exchange(
+    command: &mut tokio::process::Command,
+    processes: &mut Processes,
+    (program, request): (&Path, &Request),
+) -> Result<Ran> {
     let say = program.display().to_string();
-    let mut child = command(program, request).spawn().map_err(about(&say))?;
-    let group = child.id().and_then(|pid| i32::try_from(pid).ok()).map(ProcessGroup);
+    let mut child = command.spawn().map_err(about(&say))?;
+    processes.started(child.id());
     let mut stdin = child.stdin.take().expect("piped");
     let stdout = child.stdout.take().expect("piped");
     let stderr = child.stderr.take().expect("piped");
@@ -111,7 +113,8 @@ async fn exchange(program: &Path, request: &Request) -> Result<Ran> {
                 Err(TooMuch) => Ok(None),
             },
             status = child.wait() => {
-                drop(group); // what its children hold open is not waited for
+                // what its children hold open is not waited for
+                processes.end().await;
                 let _ = tokio::time::timeout(LAST_WORDS, &mut talk).await;
                 status.map(Some)
             }

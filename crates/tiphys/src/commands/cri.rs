@@ -98,6 +98,7 @@ fn network(flags: &Arguments) -> Result<Arc<dyn Cni>> {
             programs: flags.cni_bin_dir.clone(),
             directory,
             deadline: PLUGIN,
+            group: flags.cgroup_root.clone(),
         }))));
     };
     let range = range.parse().map_err(|error| anyhow!("--pod-cidr {range}: {error}"))?;
