@@ -1,6 +1,8 @@
 //! The CNI protocol against plugins that are shell scripts and say what they heard.
 
-use network::{Attachment, Cni, Error, Exec, ExecConfig, NetworkNamespace, PortMapping, Protocol};
+use network::{
+    Attachment, Cni, CniExec, CniExecConfig, Error, NetworkNamespace, PortMapping, Protocol,
+};
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -18,21 +20,20 @@ esac
 
 struct Plugins {
     directory: tempfile::TempDir,
-    exec: Exec,
+    exec: CniExec,
     namespace: NetworkNamespace,
-    /// Below it each run of a plugin has a control group.
-    group: String,
+    parent_cgroup: String,
 }
 
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 impl Drop for Plugins {
     fn drop(&mut self) {
-        let groups = sys::cgroup::Hierarchies::detect().expect("cgroups");
-        let group = groups.group(&self.group).expect("a path");
+        let hierarchies = sys::cgroup::Hierarchies::detect().expect("cgroups");
+        let group = hierarchies.group(&self.parent_cgroup).expect("a path");
         group.remove_if_empty();
         if !std::thread::panicking() {
-            assert!(!group.exists(), "{} is left", self.group);
+            assert!(!group.exists(), "{} is left", self.parent_cgroup);
         }
     }
 }
@@ -56,26 +57,26 @@ impl Plugins {
             program(&programs.join(name), &script);
         }
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let group = format!("/tiphys-network-test-{}-{number}", std::process::id());
-        let exec = Exec::new(ExecConfig {
-            configuration,
-            programs: vec![programs],
-            directory: kept,
-            deadline,
-            group: group.clone(),
+        let parent_cgroup = format!("/tiphys-network-test-{}-{number}", std::process::id());
+        let exec = CniExec::new(CniExecConfig {
+            conf_dir: configuration,
+            bin_dirs: vec![programs],
+            state_dir: kept,
+            plugin_timeout: deadline,
+            parent_cgroup: parent_cgroup.clone(),
         });
         let namespace = NetworkNamespace::create().expect("a namespace");
-        Self { directory, exec, namespace, group }
+        Self { directory, exec, namespace, parent_cgroup }
     }
 
     fn attachment(&self) -> Attachment {
         Attachment {
-            id: "abc".to_owned(),
+            sandbox_id: "abc".to_owned(),
             netns: crate::world::path(&self.namespace),
             namespace: "default".to_owned(),
             name: "web".to_owned(),
             uid: "u".to_owned(),
-            ports: vec![PortMapping {
+            port_mappings: vec![PortMapping {
                 host_port: 80,
                 container_port: 8080,
                 protocol: Protocol::Udp,
@@ -139,11 +140,11 @@ async fn the_dead_are_collected_and_status_is_asked() {
     let plugins = Plugins::new(LIST);
     plugins.exec.add(&plugins.attachment()).await.expect("added");
     plugins.heard();
-    plugins.exec.collect(&BTreeSet::from(["abc".to_owned()])).await.expect("collected");
+    plugins.exec.gc(&BTreeSet::from(["abc".to_owned()])).await.expect("collected");
     let heard = plugins.heard();
     assert!(heard[0].starts_with("first GC") && heard[0].contains(r#""containerID":"abc""#));
     assert_eq!(heard.len(), 2);
-    plugins.exec.collect(&BTreeSet::new()).await.expect("collected");
+    plugins.exec.gc(&BTreeSet::new()).await.expect("collected");
     assert!(plugins.heard()[0].starts_with("second DEL id=abc"));
     plugins.exec.status().await.expect("ready");
     assert!(plugins.heard()[0].starts_with("first STATUS"));
