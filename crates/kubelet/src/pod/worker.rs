@@ -208,6 +208,9 @@ impl Worker {
         self.host.probed.forget(&uid);
         self.host.pods.forget(&self.host, &uid);
         self.host.statuses.ended(&uid);
+        if self.desired.is_static {
+            self.host.mirrors.notify_one(); // its mirror pod goes now
+        }
     }
 
     fn name(&self) -> String {
