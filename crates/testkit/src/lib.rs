@@ -4,6 +4,6 @@ mod cluster;
 mod objects;
 
 pub use self::{
-    cluster::Cluster,
+    cluster::TestCluster,
     objects::{Objects, condition, key, tree, until},
 };

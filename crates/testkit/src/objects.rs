@@ -3,8 +3,8 @@
 use std::{fmt::Debug, panic::Location, time::Duration};
 
 use api::core::{Event, Node, Pod, ServiceAccount};
-use client::{Api, Client, Delete, Patch, Selection};
-use object::{Key, Value, from_json};
+use client::{Api, Client, DeleteParams, Patch, Selectors};
+use object::{NamespacedName, Value, from_json};
 use schema::{Kind, Scope};
 use tokio::time::{sleep, timeout};
 
@@ -43,7 +43,7 @@ impl Objects {
     }
 
     pub async fn list<K: Kind>(&self) -> Vec<K> {
-        self.api::<K>().list_all(&Selection::default()).await.expect("a list").items
+        self.api::<K>().list_all(&Selectors::default()).await.expect("a list").items
     }
 
     /// Changes an object by a merge patch.
@@ -60,13 +60,13 @@ impl Objects {
 
     /// Deletes an object at once, without a grace period.
     pub async fn delete_now<K: Kind>(&self, name: &str) {
-        let now = Delete { grace_seconds: Some(0), ..Delete::default() };
+        let now = DeleteParams { grace_seconds: Some(0), ..DeleteParams::default() };
         self.api::<K>().delete(&key::<K>(name), &now).await.expect("it was there");
     }
 
     /// Deletes an object with its usual grace period.
     pub async fn delete<K: Kind>(&self, name: &str) {
-        self.api::<K>().delete(&key::<K>(name), &Delete::default()).await.expect("it was there");
+        self.api::<K>().delete(&key::<K>(name), &DeleteParams::default()).await.expect("it was there");
     }
 
     /// The account that every pod of `default` needs, where no controller makes it.
@@ -156,6 +156,6 @@ pub fn tree(json: &str) -> Value {
     from_json(json.as_bytes()).expect("written in a test")
 }
 
-pub fn key<K: Kind>(name: &str) -> Key {
-    Key::new(if K::SCOPE == Scope::Namespaced { "default" } else { "" }, name)
+pub fn key<K: Kind>(name: &str) -> NamespacedName {
+    NamespacedName::new(if K::SCOPE == Scope::Namespaced { "default" } else { "" }, name)
 }

@@ -2,7 +2,7 @@
 
 use api::{coordination::Lease, core::Node};
 use client::Api;
-use object::Key;
+use object::NamespacedName;
 use testkit::until;
 
 use crate::World;
@@ -33,7 +33,7 @@ async fn a_node_is_registered_and_follows_its_runtime() {
     assert_eq!(node.metadata().labels().get("kubernetes.io/hostname"), Some("n"));
 
     let leases = Api::<Lease>::new(&world.admin()).namespaced("kube-node-lease");
-    let key = Key::new("kube-node-lease", "n");
+    let key = NamespacedName::new("kube-node-lease", "n");
     until("the node's lease", async || leases.get(&key).await.map(drop)).await;
 
     world.runtime.set_network(Err("no bridge".into()));

@@ -10,7 +10,7 @@ use ::runtime::Context;
 use api::core::Pod;
 use kubelet::Config;
 use tempfile::TempDir;
-use testkit::{Cluster, Objects, until};
+use testkit::{TestCluster, Objects, until};
 use tokio::{net::UnixListener, task::JoinHandle};
 
 use crate::{runtime::Runtime, service};
@@ -18,7 +18,7 @@ use crate::{runtime::Runtime, service};
 pub(crate) struct World {
     pub(crate) runtime: Runtime,
     pub(crate) folder: TempDir,
-    cluster: Cluster,
+    cluster: TestCluster,
     objects: Objects,
     group: String,
     serving: JoinHandle<()>,
@@ -39,7 +39,7 @@ impl World {
         let listener = UnixListener::bind(folder.path().join("cri.sock")).expect("a socket");
         #[expect(clippy::disallowed_methods, reason = "the test's own runtime")]
         let serving = tokio::spawn(service::serve(runtime.clone(), listener));
-        let cluster = Cluster::start().await;
+        let cluster = TestCluster::start().await;
         let objects = Objects::new(&cluster.admin());
         objects.create_default_account().await;
         let group = format!("/kubelet-it-{}-{nth}", std::process::id());
@@ -54,16 +54,16 @@ impl World {
         let manifests = folder.join("manifests");
         std::fs::create_dir_all(&manifests).expect("room");
         let config = Config {
-            root: folder.join("root"),
-            logs: folder.join("pods"),
+            root_dir: folder.join("root"),
+            pod_logs_dir: folder.join("pods"),
             node_logs: folder.join("logs"),
-            static_pods: Some(manifests),
+            static_pod_path: Some(manifests),
             resolv_conf: folder.join("resolv.conf"),
             cgroup_root: self.group.clone(),
             node_ips: vec![[192, 0, 2, 7].into()],
             address: [127, 0, 0, 1].into(),
             port: 0,
-            ..Config::new("n", folder.join("cri.sock")).on_shared_machine()
+            ..Config::new("n", folder.join("cri.sock")).with_relaxed_thresholds()
         };
         let cx = Context::new(&self.cluster.client("system:node:n", &["system:nodes"]));
         kubelet::start(&cx, config).await.expect("the kubelet starts");

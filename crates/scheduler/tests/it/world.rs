@@ -5,10 +5,10 @@ use std::ops::Deref;
 use api::core::Pod;
 use runtime::Context;
 use scheduler::Config;
-use testkit::{Cluster, Objects};
+use testkit::{TestCluster, Objects};
 
 pub(crate) struct World {
-    cluster: Cluster,
+    cluster: TestCluster,
     objects: Objects,
     cx: Context,
 }
@@ -20,7 +20,7 @@ impl World {
 
     /// The scheduler has the rights of upstream's: those of the user `system:kube-scheduler`.
     pub(crate) async fn start_with(config: Config) -> Self {
-        let cluster = Cluster::start().await;
+        let cluster = TestCluster::start().await;
         let objects = Objects::new(&cluster.admin());
         objects.create_default_account().await;
         let cx = Context::new(&cluster.client("system:kube-scheduler", &[]));
