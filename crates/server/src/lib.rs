@@ -21,6 +21,7 @@ mod config;
 mod convert;
 mod deadline;
 mod discovery;
+mod driver;
 mod edge;
 mod encodings;
 mod encryption;
