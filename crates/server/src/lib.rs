@@ -20,6 +20,7 @@ mod config;
 mod convert;
 mod deadline;
 mod discovery;
+mod driver;
 mod encodings;
 mod encryption;
 mod etag;

@@ -46,6 +46,7 @@ use crate::{
     codec::media_type,
     compress::compressed,
     deadline,
+    driver::DriverWatch,
     encodings::EncodingCache,
     filters::{Caller, FilteredRequest, InFlightLimiter, RejectedRequest, run_filters},
     memory::Memory,
@@ -114,6 +115,7 @@ pub struct Server {
     rejecting_requests: AtomicBool,
     /// Requests under way, watches not among them once they have begun.
     in_flight: Arc<()>,
+    driver: DriverWatch,
     tasks: TaskTracker,
 }
 
@@ -148,6 +150,7 @@ impl Server {
             stop: CancellationToken::new(),
             timers: Arc::default(),
             rings: Once::new(),
+            driver: DriverWatch::default(),
             ending,
             rejecting_requests: AtomicBool::new(false),
             in_flight: Arc::default(),
@@ -234,7 +237,8 @@ impl Server {
             let (own, peer, left) = (server.clone(), peer.clone(), left.clone());
             // Made where it stays: the future of a request is too large to be moved.
             let answer = Box::pin(async move {
-                let answer = pin!(own.answer(request, peer, left));
+                let _in_flight = own.driver.enter();
+                let answer = pin!(own.clone().answer(request, peer, left));
                 let answer = panics::contain_pinned("request", answer).await;
                 answer.unwrap_or_else(|_| status_reply(&panicked()))
             });
