@@ -11,7 +11,7 @@ use tokio::{
 
 use crate::{
     Attributes, Decision, Limits, Peer, Query, RequestInfo, Seat, Server, User, audit::Layers,
-    deadline, impersonate::impersonate,
+    deadline, impersonate::impersonate, turns,
 };
 
 /// What the filters found out.
@@ -91,6 +91,7 @@ async fn found(
         passed(server, asker, "constrainedimpersonation", began);
     }
     let (user, began) = (asker.user(), Instant::now());
+    turns::charge(asker.shown.as_ref().unwrap_or(&user), &user);
     let seat = match &server.flow {
         Some(flow) => flow.seat(&user, info).await,
         None => server.seats.take(&user, info).map(|permit| Seat {

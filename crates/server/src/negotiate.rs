@@ -75,6 +75,11 @@ impl Form {
         matches!(self.format, Format::Json | Format::Protobuf) && !self.pretty
     }
 
+    /// Whether a list in this form is encoded while it is sent.
+    pub(crate) fn is_streamed(self) -> bool {
+        self.is_shared() && self.into == As::Object
+    }
+
     /// The same, or the next best where the kind has no such form: custom objects are text.
     pub(crate) fn for_kind(self, served: &Served) -> Self {
         match (self.format, self.into, &served.definition.custom) {

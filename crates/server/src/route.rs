@@ -14,6 +14,7 @@ use crate::{
     codec::{
         Validation, body_type, decode_body, media_type, same_version, unsupported_patch, validation,
     },
+    expensive,
     filters::{authorize, decide},
     list_options::{deleted_page, fresh, newest, page, selection, watch},
     negotiate::{Form, Offer, choose, include},
@@ -32,6 +33,10 @@ pub trait Handle: fmt::Debug + Send + Sync {
 }
 
 pub type Handler = Arc<dyn Handle>;
+
+/// Longer lists that are encoded as a whole, and larger bodies, are read and written beside the workers.
+const LONG_LIST: usize = 500;
+const LARGE_BODY: usize = 256 << 10;
 
 /// Parts of objects that are written as objects; the others have handlers.
 const PARTS: [&str; 5] = ["status", "finalize", "approval", "resize", "ephemeralcontainers"];
@@ -221,7 +226,8 @@ async fn answer(
             newest(registry, &served, &request.query).await?;
             let page = page(&served, &selection, &request.query).await?;
             let list = registry.list_shown(&served, &selection, &page).await?;
-            many(&server.encodings, &served, list, form, now)?
+            let is_long = !form.is_streamed() && list.items.len() > LONG_LIST;
+            expensive::run(is_long, || many(&server.encodings, &served, list, form, now)).await?
         }
         "watch" => {
             let socket = Socket::take(&mut request)?;
@@ -366,7 +372,8 @@ async fn body(
 ) -> Result<Value, Status> {
     let bytes = read(request.body, server.config.limits.body).await?;
     let (kinds, headers) = (server.registry.kinds(), &request.head.headers);
-    let read = decode_body(kinds, &served.definition, headers, &request.query, &bytes)?;
+    let decode = || decode_body(kinds, &served.definition, headers, &request.query, &bytes);
+    let read = expensive::run(bytes.len() > LARGE_BODY, decode).await?;
     call.warnings = read.warnings;
     same_version(&read.object, &served.definition)?;
     Ok(read.object)

@@ -46,6 +46,7 @@ use crate::{
     compress::compressed,
     deadline,
     encodings::Encodings,
+    entries::Entries,
     filters::{Asker, Passed, Refused, Seats, pass},
     memory::Memory,
     metrics::{Held, Labels, Metrics, method_verb},
@@ -56,6 +57,7 @@ use crate::{
     route,
     streams::Streams,
     trace::{self, Begun, Tracer},
+    turns::{Account, Turn, Turns, account},
     wire::Outgoing,
 };
 
@@ -105,6 +107,8 @@ pub struct Server {
     pub(crate) documents: Documents,
     pub(crate) encodings: Arc<Encodings>,
     pub(crate) stop: CancellationToken,
+    pub(crate) turns: Arc<Turns>,
+    pub(crate) entries: Arc<Entries>,
     bell: Arc<Bell>,
     rings: Once,
     /// Whether it is about to end.
@@ -144,6 +148,8 @@ impl Server {
             documents: Documents::default(),
             encodings: Arc::default(),
             stop: CancellationToken::new(),
+            turns: Arc::default(),
+            entries: Arc::default(),
             bell: Arc::default(),
             rings: Once::new(),
             ending,
@@ -215,6 +221,20 @@ impl Server {
         self.bell.clone()
     }
 
+    /// Serves a connection from within this machine to its end.
+    pub(crate) fn serve_local(
+        self: &Arc<Self>,
+        io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        peer: Peer,
+    ) {
+        let turn = self.turns.turn(Account::new("local"));
+        if let Some(user) = &peer.identity {
+            turn.charge_to(account(user));
+        }
+        let served = self.clone().connection(io, None, peer, turn.clone());
+        self.spawn(turn.run(Box::pin(served)));
+    }
+
     /// Serves one connection to its end, in HTTP/1.1 or HTTP/2. What goes out over it may have
     /// to be told when.
     pub(crate) async fn connection(
@@ -222,6 +242,7 @@ impl Server {
         io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         outgoing: Option<Outgoing>,
         peer: Peer,
+        turn: Arc<Turn>,
     ) {
         let (server, leave) = (self.clone(), Arc::new(Notify::new()));
         let left = leave.clone();
@@ -236,7 +257,7 @@ impl Server {
                 let answer = panics::contain_pinned("request", answer).await;
                 answer.unwrap_or_else(|_| status_reply(&panicked()))
             });
-            AbortOnDropHandle::new(server.tasks.spawn(answer))
+            AbortOnDropHandle::new(server.tasks.spawn(turn.request().run(answer)))
         });
         let streams = Streams::default();
         let mut builder = Builder::new(streams.clone());

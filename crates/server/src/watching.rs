@@ -5,7 +5,7 @@ use std::{
     io,
     pin::Pin,
     sync::{Arc, atomic::Ordering::Relaxed},
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use crate::{
     Body, Notice, Reply, Served, Watch,
     bell::{Alarm, Bell},
-    body::full,
+    body::{full, spend},
     cbor,
     encodings::{Encodings, write_kind},
     metrics::Watched,
@@ -282,6 +282,7 @@ impl HttpBody for Watching {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        ready!(spend(cx, 1));
         match panics::catch("watch", || self.poll_events(cx)) {
             Ok(polled) => polled.map(|frame| frame.map(Ok)),
             Err(panicked) => {
