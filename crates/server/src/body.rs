@@ -14,7 +14,7 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use object::Status;
 use tokio::task::coop;
 
-use crate::Arriving;
+use crate::RequestBody;
 
 pub type Body = UnsyncBoxBody<Bytes, io::Error>;
 pub type Reply = Response<Body>;
@@ -78,7 +78,7 @@ pub(crate) fn spend(cx: &mut Context<'_>, cost: usize) -> Poll<()> {
 }
 
 /// The whole body, unless it is larger than `limit`.
-pub async fn read(body: Arriving, limit: usize) -> Result<Bytes, Status> {
+pub async fn read(body: RequestBody, limit: usize) -> Result<Bytes, Status> {
     match Limited::new(body, limit).collect().await {
         Ok(body) => {
             let bytes = body.to_bytes();

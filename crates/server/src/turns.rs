@@ -18,7 +18,7 @@ use std::{
 };
 
 use self::queue::{FairQueue, Length};
-use crate::User;
+use crate::UserInfo;
 
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
@@ -297,8 +297,8 @@ impl Turn {
 
 /// The account of a user. Those of a namespace share one: whoever has a namespace can make any number of them.
 /// Administrators never wait.
-pub(crate) fn account(user: &User) -> Option<Account> {
-    if user.is_in("system:masters") {
+pub(crate) fn account(user: &UserInfo) -> Option<Account> {
+    if user.in_group("system:masters") {
         return None;
     }
     let namespace = user.name.strip_prefix(SERVICE_ACCOUNT).and_then(|name| name.split(':').next());
@@ -309,7 +309,7 @@ pub(crate) fn account(user: &User) -> Option<Account> {
 }
 
 /// Charges the request that this thread handles to whom it is for, and its connection to who authenticated.
-pub(crate) fn charge(authenticated: &User, user: &User) {
+pub(crate) fn charge(authenticated: &UserInfo, user: &UserInfo) {
     CURRENT.with_borrow(|current| {
         let Some(turn) = current else { return };
         turn.charge_to(account(user));

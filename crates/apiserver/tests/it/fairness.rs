@@ -10,9 +10,9 @@ use std::{
 };
 
 use api::core::ConfigMap;
-use client::{Connect as _, Io, Use};
-use server::User;
-use testkit::Cluster;
+use client::{ConnectionUse, Connector as _, Io};
+use server::UserInfo;
+use testkit::TestCluster;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     runtime::Builder,
@@ -26,9 +26,9 @@ const PATIENCE: Duration = Duration::from_mins(2);
 /// Requests of the tenant at a time.
 const FLOOD: usize = 60;
 
-fn account(namespace: &str) -> User {
+fn account(namespace: &str) -> UserInfo {
     let groups = ["system:serviceaccounts", "system:authenticated"];
-    User::new(&format!("system:serviceaccount:{namespace}:default"), &groups)
+    UserInfo::new(&format!("system:serviceaccount:{namespace}:default"), &groups)
 }
 
 /// Sends a request on a connection of HTTP/1.1, and reads the answer to its end.
@@ -53,7 +53,7 @@ async fn ask(io: &mut Box<dyn Io>, path: &str) -> String {
 
 /// Lists all objects again and again on many connections, from a thread of its own.
 fn flood(
-    cluster: &Cluster,
+    cluster: &TestCluster,
     stop: Arc<AtomicBool>,
     done: Arc<AtomicUsize>,
 ) -> thread::JoinHandle<()> {
@@ -63,7 +63,8 @@ fn flood(
         runtime.block_on(async move {
             let mut tasks = JoinSet::new();
             for _ in 0..FLOOD {
-                let mut io = pipe.connect(Use::Upgrade).await.expect("the server runs").io;
+                let mut io =
+                    pipe.connect(ConnectionUse::Upgrade).await.expect("the server runs").io;
                 let (stop, done) = (stop.clone(), done.clone());
                 tasks.spawn(async move {
                     while !stop.load(Relaxed) {
@@ -80,8 +81,8 @@ fn flood(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tenant_that_lists_all_day_does_not_hold_up_its_neighbour() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
+    let cluster = TestCluster::start().await;
+    let admin = cluster.admin_client();
     for namespace in ["good", "bad"] {
         let name = account(namespace).name.to_string();
         allow(&admin, &name, r#"[{"apiGroups":[""],"resources":["configmaps"],"verbs":["*"]}]"#)
@@ -106,7 +107,8 @@ async fn a_tenant_that_lists_all_day_does_not_hold_up_its_neighbour() {
         move || {
             let runtime = Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async move {
-                let mut io = pipe.connect(Use::Upgrade).await.expect("the server runs").io;
+                let mut io =
+                    pipe.connect(ConnectionUse::Upgrade).await.expect("the server runs").io;
                 let mut measured = Vec::new();
                 for _ in 0..40 {
                     let (before, began) = (done.load(Relaxed), Instant::now());

@@ -170,7 +170,7 @@ impl UnderWay<'_> {
         let hierarchies = Hierarchies::detect().expect("cgroups");
         for class in ["kubepods/besteffort", "kubepods/burstable"] {
             if let Ok(group) = hierarchies.group(&self.world.group(class)) {
-                let _ = group.kill(); // what is left goes with its pod
+                let _ = group.kill_all(); // what is left goes with its pod
             }
         }
     }

@@ -15,7 +15,7 @@ use std::{
 use bytes::Bytes;
 use client::{Auth, Client, Kubeconfig};
 use http::{HeaderMap, HeaderValue, Method, header};
-use sys::netlink::{NetworkNamespace, within};
+use sys::netlink::{NetworkNamespace, run_in_netns};
 use tokio::sync::watch;
 
 use crate::{measure, world::World};
@@ -62,7 +62,7 @@ struct Tenant {
 pub(crate) fn client(world: &World, token: &str) -> Client {
     let admin = world.path().join("kubeconfig/admin");
     let config = Kubeconfig::read(&admin).expect("a configuration");
-    let config = config.config_of_nobody(None).expect("a context");
+    let config = config.anonymous_config(None).expect("a context");
     Client::new(config.auth(Auth::Token(token.to_owned())))
 }
 
@@ -97,7 +97,7 @@ impl Flood {
                 runtime.block_on(tenant.send(at_a_time, stopped));
                 runtime.shutdown_background();
             };
-            within(&namespace, flood).expect("inside the network");
+            run_in_netns(&namespace, flood).expect("inside the network");
         });
         Self { stop, thread: Some(thread), answered }
     }

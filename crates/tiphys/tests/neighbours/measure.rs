@@ -14,7 +14,7 @@ use client::Client;
 use http::{HeaderMap, HeaderValue, Method, header};
 use sys::{
     cgroup::{Hierarchies, Limits},
-    netlink::{NetworkNamespace, within},
+    netlink::{NetworkNamespace, run_in_netns},
 };
 use tokio::time::timeout;
 
@@ -60,7 +60,7 @@ impl Neighbour {
         let namespace = NetworkNamespace::open(Path::new(&path)).expect("a network");
         let client = flood::client(world, &self.token);
         let group = group(world, "client", HEAVIEST);
-        let measured = within(&namespace, || {
+        let measured = run_in_netns(&namespace, || {
             group.enter();
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let runtime = runtime.expect("a runtime");
@@ -121,7 +121,7 @@ pub(crate) fn group(world: &World, name: &str, shares: u64) -> ThreadGroup {
         let group = hierarchies.group(&world.group(name)).expect("a path");
         group.create().expect("a group");
         let limits = Limits { cpu_shares: Some(shares), ..Limits::default() };
-        group.limit(&limits).expect("a weight");
+        group.apply_limits(&limits).expect("a weight");
     }
     let cpu = hierarchies.controllers().into_iter().find(|(name, _)| name == "cpu");
     let tasks = cpu.map(|(_, at)| at.join(world.group(name).trim_matches('/')).join("tasks"));
