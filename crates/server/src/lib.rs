@@ -17,6 +17,7 @@ mod cbor;
 mod codec;
 mod compress;
 mod config;
+mod connection_limits;
 mod convert;
 mod deadline;
 mod discovery;
@@ -56,6 +57,7 @@ mod table;
 mod timer_queue;
 pub mod trace;
 mod transform;
+mod turns;
 mod upgrade;
 mod watch_body;
 
