@@ -1,4 +1,4 @@
-//! The controller runtime: a `Cache` per kind, a `Queue` of keys, and a
+//! The controller runtime: a `Cache` per kind, a `WorkQueue` of keys, and a
 //! `Controller` that connects them to a `Reconcile`. Beside them what every
 //! component needs: tasks that end together, a leader, events.
 
