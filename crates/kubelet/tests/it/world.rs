@@ -10,7 +10,7 @@ use ::runtime::Context;
 use api::core::Pod;
 use kubelet::Config;
 use tempfile::TempDir;
-use testkit::{TestCluster, Objects, until};
+use testkit::{Objects, TestCluster, until};
 use tokio::{net::UnixListener, task::JoinHandle};
 
 use crate::{runtime::Runtime, service};
