@@ -88,7 +88,7 @@ async fn pods_cannot_borrow_addresses() {
     .expect("inside");
     let listener = run_in_netns(&victim.namespace, || {
         let socket = std::net::UdpSocket::bind((victim.ip, 81)).expect("bound");
-        socket.set_read_timeout(Some(std::time::Duration::from_mins(1))).expect("set");
+        socket.set_read_timeout(Some(std::time::Duration::from_secs(1))).expect("set");
         socket
     })
     .expect("inside");
@@ -99,9 +99,13 @@ async fn pods_cannot_borrow_addresses() {
         })
         .expect("inside");
     };
-    send([10, 244, 9, 9].into());
-    send(web.ip);
-    let (_, from) = listener.recv_from(&mut [0; 8]).expect("what is sent from its own address");
+    // Packets may be lost where there is much else to do.
+    let arrived = (0..60).find_map(|_| {
+        send([10, 244, 9, 9].into());
+        send(web.ip);
+        listener.recv_from(&mut [0; 8]).ok()
+    });
+    let (_, from) = arrived.expect("what is sent from its own address");
     assert_eq!(from.ip(), web.ip, "what was sent before from a borrowed one was dropped");
 }
 

@@ -33,16 +33,21 @@ async fn neither_pods_nor_neighbours_reach_what_listens_on_localhost() {
     let outside = NetworkNamespace::create().expect("a namespace");
     wire_outside(&world, &outside);
     // A host port of localhost makes the kernel route 127.0.0.1 on the pod's interface.
-    let pod = world.pod_with(with_ports("web", &[port(8080, None)])).await;
+    let local_port = port(8081, Some([127, 0, 0, 1].into()));
+    let pod = world.pod_with(with_ports("web", &[port(8080, None), local_port])).await;
     serve(&pod.namespace, (pod.ip, 80));
     serve(&world.node, LOCAL);
     ask(&world.node, LOCAL).expect("the node itself");
-    ask(&world.node, ([127, 0, 0, 1], 8080)).expect("a host port, from the node's localhost");
+    for port in [8080, 8081] {
+        ask(&world.node, ([127, 0, 0, 1], port)).expect("a host port, from the node's localhost");
+    }
     let gateway = world.network.gateways()[0].to_string();
     route_localhost(&pod.namespace, "eth0", &gateway);
     ask(&pod.namespace, LOCAL).expect_err("from a pod");
     route_localhost(&outside, "outside", "192.0.2.1");
     ask(&outside, LOCAL).expect_err("from a neighbour");
-    ask(&outside, ([127, 0, 0, 1], 8080)).expect_err("a host port of localhost, from a neighbour");
+    ask(&outside, ([192, 0, 2, 1], 8080)).expect("a host port of all addresses, from a neighbour");
+    ask(&outside, ([127, 0, 0, 1], 8080)).expect_err("the same at localhost");
+    ask(&outside, ([127, 0, 0, 1], 8081)).expect_err("a host port of localhost, from a neighbour");
     ask(&world.node, LOCAL).expect("the node itself, still");
 }
