@@ -19,6 +19,7 @@ mod error;
 mod exec;
 mod kubeconfig;
 mod line;
+mod observe;
 mod oidc;
 mod options;
 mod pool;
@@ -45,6 +46,7 @@ pub use self::{
     discovery::{Found, Mapper},
     error::Error,
     kubeconfig::Kubeconfig,
+    observe::{RequestObserver, Sent},
     options::{Delete, Deletion, List, Page, Patch, Propagation, Selection},
     proxy::Proxy,
     resource::Resource,

@@ -11,8 +11,10 @@ mod indexed;
 mod known;
 mod leader;
 mod local;
+pub mod metrics;
 mod objects;
 mod queue;
+mod queue_metrics;
 mod recorder;
 mod retry;
 
