@@ -7,6 +7,7 @@ mod cache;
 mod connection_limit;
 mod context;
 mod controller;
+mod correlator;
 mod indexed;
 mod known;
 mod leader;

@@ -4,29 +4,18 @@
 //! again counts up the first; many of one reason become one; more than a few a
 //! minute about one object are dropped.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use client::{Api, Error, Patch, Resource};
 use object::{Clock, Key, SystemClock, Text, Time, Value};
 use schema::Kind;
-use tokio::{
-    sync::mpsc,
-    time::{Instant, sleep},
-};
+use tokio::{sync::mpsc, time::sleep};
 use tracing::{debug, warn};
 
-use crate::{Context, Retry};
+use crate::{Context, Retry, correlator::Correlator};
 
 /// Events that wait to be written; more are dropped.
 const WAITING: usize = 1000;
-/// Events that are remembered, to count them up.
-const REMEMBERED: usize = 4096;
-/// Different messages of one reason before they become one event.
-const SIMILAR: usize = 10;
-const SIMILAR_FOR: Duration = Duration::from_mins(10);
-/// Events about one object: so many at once, then one more each `REFILL`.
-const BURST: u32 = 25;
-const REFILL: Duration = Duration::from_mins(5);
 /// What an event may say; in the group events.k8s.io a longer note is refused.
 const LONGEST_MESSAGE: usize = 1024;
 const TRIES: usize = 12;
@@ -101,9 +90,7 @@ impl Recorder {
             component: component.into(),
             host: host.into(),
             clock,
-            written: HashMap::new(),
-            similar: HashMap::new(),
-            budgets: HashMap::new(),
+            correlator: Correlator::default(),
         };
         cx.spawn("events", async move {
             while let Some(told) = waiting.recv().await {
@@ -136,43 +123,25 @@ struct Writer {
     component: Text,
     host: Text,
     clock: Arc<dyn Clock>,
-    /// Events by what they say, with the name and the count they have.
-    written: HashMap<(Group, String), (Key, i64)>,
-    similar: HashMap<Group, Similar>,
-    budgets: HashMap<Reference, Budget>,
-}
-
-/// What similar events have in common.
-type Group = (Reference, Severity, Text);
-
-#[derive(Debug)]
-struct Similar {
-    messages: Vec<String>,
-    last: Instant,
-}
-
-#[derive(Debug)]
-struct Budget {
-    left: u32,
-    refilled: Instant,
+    correlator: Correlator,
 }
 
 impl Writer {
     async fn write(&mut self, mut told: Told) {
         let about = Reference { resource_version: Text::default(), ..told.about.clone() };
-        if !self.affords(&about) {
+        if !self.correlator.affords(&about) {
             debug!(reason = %told.reason, "an event is dropped: too many about one object");
             return;
         }
         let group = (about, told.severity, told.reason.clone());
-        if self.is_similar(&group, &told.message) {
+        if self.correlator.is_similar(&group, &told.message) {
             told.message = format!("(combined from similar events): {}", told.message);
         }
         let combined = told.message.starts_with("(combined");
-        let same = (group, if combined { String::new() } else { told.message.clone() });
+        let same = self.correlator.event(&group, if combined { "" } else { &told.message });
         let mut retry = Retry::new(FIRST_RETRY, LAST_RETRY);
         for _ in 0..TRIES {
-            match self.store(&told, &same).await {
+            match self.store(&told, same).await {
                 Ok(()) => return,
                 Err(error) if error.is_transient() => {
                     debug!(%error, "an event waits to be written");
@@ -187,16 +156,16 @@ impl Writer {
         }
     }
 
-    async fn store(&mut self, told: &Told, same: &(Group, String)) -> Result<(), Error> {
+    async fn store(&mut self, told: &Told, same: u64) -> Result<(), Error> {
         let now = Time::text(self.clock.now());
-        if let Some((key, count)) = self.written.get(same).cloned() {
+        if let Some((key, count)) = self.correlator.written(same) {
             let mut patch = Value::object();
             patch["count"] = (count + 1).into();
             patch["lastTimestamp"] = now.clone().into();
             patch["message"] = (&*told.message).into();
             match self.api.patch(&key, &Patch::Merge(patch)).await {
                 Ok(_) => {
-                    self.written.insert(same.clone(), (key, count + 1));
+                    self.correlator.remember(same, key, count + 1);
                     return Ok(());
                 }
                 Err(error) if error.is_not_found() => {} // events do not live long
@@ -208,10 +177,7 @@ impl Writer {
         let made = self.api.create(event).await?;
         let made = object::Object::from(made);
         debug!(name, "told");
-        if self.written.len() >= REMEMBERED {
-            self.written.clear(); // at worst an event is written anew
-        }
-        self.written.insert(same.clone(), (Key::of(made.metadata()), 1));
+        self.correlator.remember(same, Key::of(made.metadata()), 1);
         Ok(())
     }
 
@@ -253,47 +219,6 @@ impl Writer {
         }
         event["reportingComponent"] = self.component.clone().into();
         event
-    }
-
-    /// Whether there have been too many different messages of the group of late.
-    fn is_similar(&mut self, group: &Group, message: &str) -> bool {
-        if self.similar.len() >= REMEMBERED {
-            self.similar.clear();
-        }
-        let now = Instant::now();
-        let new = || Similar { messages: Vec::new(), last: now };
-        let similar = self.similar.entry(group.clone()).or_insert_with(new);
-        if now - similar.last > SIMILAR_FOR {
-            similar.messages.clear();
-        }
-        similar.last = now;
-        if similar.messages.iter().any(|known| known == message) {
-            return false;
-        }
-        if similar.messages.len() + 1 >= SIMILAR {
-            return true;
-        }
-        similar.messages.push(message.to_owned());
-        false
-    }
-
-    fn affords(&mut self, about: &Reference) -> bool {
-        if self.budgets.len() >= REMEMBERED {
-            self.budgets.clear();
-        }
-        let now = Instant::now();
-        let whole = Reference { field_path: Text::default(), ..about.clone() };
-        let new = || Budget { left: BURST, refilled: now };
-        let budget = self.budgets.entry(whole).or_insert_with(new);
-        let earned = (now - budget.refilled).as_secs() / REFILL.as_secs();
-        if earned > 0 {
-            let earned = u32::try_from(earned).unwrap_or(u32::MAX);
-            budget.left = budget.left.saturating_add(earned).min(BURST);
-            budget.refilled = now;
-        }
-        let affords = budget.left > 0;
-        budget.left = budget.left.saturating_sub(1);
-        affords
     }
 }
 
