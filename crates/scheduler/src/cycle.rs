@@ -1,10 +1,17 @@
 //! One pod, all nodes: which is the best that will do. Pure.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use object::Text;
+use tokio::time::Instant;
 
-use crate::{Judge, NodeInfo, PLUGINS, PodInfo, Snapshot, Unfit};
+use crate::{
+    Judge, NodeInfo, PLUGINS, PodInfo, Snapshot, Unfit,
+    metrics::{Point, SchedulerMetrics},
+};
 
 /// Fewer nodes than this are all looked at.
 const FEWEST: usize = 100;
@@ -26,6 +33,8 @@ pub struct Unschedulable {
     pub resolvable: Vec<Text>,
     /// Nodes with the reasons of each, the first [`MAX_REASON_NODES`] of them.
     pub by_node: Vec<(Text, Vec<Text>)>,
+    /// The plugins that rejected a node.
+    pub plugins: BTreeSet<&'static str>,
 }
 
 impl fmt::Display for Unschedulable {
@@ -74,6 +83,8 @@ impl Unschedulable {
 }
 
 pub(crate) struct Asked<'a> {
+    /// Its place in `PLUGINS`.
+    plugin: usize,
     weight: i64,
     judge: Box<dyn Judge + 'a>,
 }
@@ -86,37 +97,93 @@ pub fn schedule<'a>(
     percentage: u8,
     turn: usize,
 ) -> Result<&'a str, Unschedulable> {
+    schedule_measured(pod, all, (percentage, turn), None)
+}
+
+/// Like `schedule`, and reports how long plugins take.
+pub(crate) fn schedule_measured<'a>(
+    pod: &PodInfo,
+    all: &'a Snapshot,
+    (percentage, turn): (u8, usize),
+    metrics: Option<&SchedulerMetrics>,
+) -> Result<&'a str, Unschedulable> {
+    let ran = |point: Point, began: Instant, success: bool| {
+        metrics.into_iter().for_each(|metrics| metrics.ran(point, began, success));
+    };
+    let began = Instant::now();
     let mut asked = judges(pod, all);
+    ran(Point::PreFilter, began, true);
+    let began = Instant::now();
     if let Some(node) = all.node(pod.pod.status().nominated_node_name())
         && refusal(&asked, node).is_none()
     {
+        ran(Point::Filter, began, true);
         return Ok(node.name()); // others have gone for it
     }
     let enough = enough(all.len(), percentage);
     let begin = turn.wrapping_mul(enough.max(1)) % all.len().max(1);
     let order = (begin..all.len()).chain(0..begin);
+    if let Some(metrics) = metrics {
+        let first = order.clone().take(SchedulerMetrics::sampled_nodes());
+        let first = first.filter(|_| SchedulerMetrics::samples(turn));
+        measure_filters(&asked, first.map(|at| &*all.nodes[at]), metrics);
+    }
     let fits = order
         .filter(|at| all.room[*at].may_hold(&pod.amounts))
         .map(|at| &*all.nodes[at])
         .filter(|node| refusal(&asked, node).is_none());
     let fits: Vec<&NodeInfo> = fits.take(enough).collect();
+    ran(Point::Filter, began, !fits.is_empty());
     match *fits {
         [] => Err(why(&asked, all)),
         [only] => Ok(only.name()),
-        _ => Ok(best(&mut asked, &fits, turn)),
+        _ => {
+            let began = Instant::now();
+            let sampled = metrics.map(|metrics| (metrics, SchedulerMetrics::samples(turn)));
+            let best = best(&mut asked, &fits, turn, sampled);
+            ran(Point::Score, began, true);
+            Ok(best)
+        }
+    }
+}
+
+/// Counts the plugins that filter for a pod, and measures them on some nodes.
+fn measure_filters<'a>(
+    asked: &[Asked<'_>],
+    nodes: impl Iterator<Item = &'a NodeInfo>,
+    metrics: &SchedulerMetrics,
+) {
+    asked.iter().for_each(|asked| metrics.evaluated(Point::Filter, asked.plugin));
+    for node in nodes {
+        for asked in asked {
+            let began = Instant::now();
+            let success = asked.judge.filter(node).is_ok();
+            metrics.plugin_ran(Point::Filter, asked.plugin, began.elapsed(), success);
+            if !success {
+                break;
+            }
+        }
     }
 }
 
 pub(crate) fn judges<'a>(pod: &'a PodInfo, all: &'a Snapshot) -> Vec<Asked<'a>> {
-    let concerned = PLUGINS.iter().filter_map(|plugin| {
-        Some(Asked { weight: plugin.weight(), judge: plugin.judge(pod, all)? })
+    let concerned = PLUGINS.iter().enumerate().filter_map(|(at, plugin)| {
+        Some(Asked { plugin: at, weight: plugin.weight(), judge: plugin.judge(pod, all)? })
     });
     concerned.collect()
 }
 
 /// Of all that refuse the node, the first counts.
 pub(crate) fn refusal(asked: &[Asked<'_>], node: &NodeInfo) -> Option<Unfit> {
-    asked.iter().find_map(|asked| asked.judge.filter(node).err())
+    refusal_by(asked, node).map(|(_, unfit)| unfit)
+}
+
+/// The same, with the name of the plugin.
+fn refusal_by(asked: &[Asked<'_>], node: &NodeInfo) -> Option<(&'static str, Unfit)> {
+    asked.iter().find_map(|asked| {
+        let unfit = asked.judge.filter(node).err()?;
+        Some((PLUGINS.get(asked.plugin)?.name(), unfit))
+    })
 }
 
 /// How many nodes that will do are enough to choose from.
@@ -128,14 +195,26 @@ fn enough(nodes: usize, percentage: u8) -> usize {
     if nodes <= FEWEST { nodes } else { (nodes * percentage / 100).max(FEWEST) }
 }
 
-fn best<'a>(asked: &mut [Asked<'_>], fits: &[&'a NodeInfo], turn: usize) -> &'a str {
+fn best<'a>(
+    asked: &mut [Asked<'_>],
+    fits: &[&'a NodeInfo],
+    turn: usize,
+    metrics: Option<(&SchedulerMetrics, bool)>,
+) -> &'a str {
     let mut sums = vec![0; fits.len()];
-    for Asked { weight, judge } in asked {
+    for Asked { plugin, weight, judge } in asked {
+        let began = metrics.filter(|(_, sampled)| *sampled).map(|_| Instant::now());
         judge.prepare(fits);
         let scores: Option<Vec<i64>> = fits.iter().map(|node| judge.score(node)).collect();
         let Some(mut scores) = scores else { continue };
         judge.normalize(&mut scores);
         sums.iter_mut().zip(scores).for_each(|(sum, score)| *sum += *weight * score);
+        if let Some((metrics, _)) = metrics {
+            metrics.evaluated(Point::Score, *plugin);
+            if let Some(began) = began {
+                metrics.plugin_ran(Point::Score, *plugin, began.elapsed(), true);
+            }
+        }
     }
     let highest = sums.iter().copied().max().unwrap_or_default();
     let equal: Vec<_> = fits.iter().zip(&sums).filter(|(_, sum)| **sum == highest).collect();
@@ -147,7 +226,9 @@ fn best<'a>(asked: &mut [Asked<'_>], fits: &[&'a NodeInfo], turn: usize) -> &'a 
 fn why(asked: &[Asked<'_>], all: &Snapshot) -> Unschedulable {
     let mut found = Unschedulable { nodes: all.len(), ..Unschedulable::default() };
     for node in &all.nodes {
-        let Some(Unfit { reasons, resolvable }) = refusal(asked, node) else { continue };
+        let Some((plugin, unfit)) = refusal_by(asked, node) else { continue };
+        let Unfit { reasons, resolvable } = unfit;
+        found.plugins.insert(plugin);
         if resolvable {
             found.resolvable.push(node.name().into());
         }

@@ -9,6 +9,7 @@
 mod amounts;
 mod claims;
 mod cycle;
+mod metrics;
 mod peers;
 mod place;
 mod plugin;

@@ -17,8 +17,14 @@ use tokio::{
 use tracing::{debug, error, warn};
 
 use crate::{
-    Config, PodInfo, Sacrifice, Unschedulable, claims::Claims, peers::Peers, preempt, schedule,
+    Config, PodInfo, Sacrifice, Unschedulable,
+    claims::Claims,
+    cycle::schedule_measured,
+    metrics::{Attempt, AttemptResult, Point, SchedulerMetrics},
+    peers::Peers,
+    preempt,
     state::State,
+    waiting::Next,
 };
 
 /// Starts scheduling; it goes on until `cx` stops.
@@ -32,8 +38,10 @@ pub fn start(cx: &Context, config: Config) {
         state: Mutex::default(),
         wake: Notify::new(),
         bindings: Arc::new(Semaphore::new(config.bindings.max(1))),
+        metrics: SchedulerMetrics::new(cx.metrics(), &config.name),
         config,
     });
+    cx.metrics().on_read(&scheduler, |scheduler, _| scheduler.metrics.report(&scheduler.state()));
     let this = scheduler.clone();
     cx.cache::<Node>().on_change(move |old, new| {
         this.state().node(old, new);
@@ -52,7 +60,7 @@ pub fn start(cx: &Context, config: Config) {
     });
     let this = scheduler.clone();
     scheduler.claims.on_change(move || {
-        this.state().waiting.changed(Instant::now());
+        this.state().waiting.changed("PersistentVolumeClaimUpdate", Instant::now());
         this.wake.notify_one();
     });
     let task = cx.clone();
@@ -70,6 +78,7 @@ pub(crate) struct Scheduler {
     claims: Claims,
     state: Mutex<State>,
     bindings: Arc<Semaphore>,
+    metrics: SchedulerMetrics,
 }
 
 /// What a cycle ends with.
@@ -84,14 +93,16 @@ impl Scheduler {
     async fn run(self: Arc<Self>, cx: &Context) {
         cx.synced().await;
         for turn in 0.. {
-            let (uid, key) = self.next().await;
+            let Next { uid, key, queued, attempts } = self.next().await;
             let permit = self.bindings.clone().acquire_owned().await.expect("never closed");
             // What waits is what the cache has; it may be gone or placed by now.
             let Some(pod) = self.pods.get(&key).filter(|pod| pod.metadata().uid() == uid) else {
                 self.state().waiting.remove(&uid);
                 continue;
             };
+            let attempt = Attempt { began: Instant::now(), queued, number: attempts };
             let Ok(outcome) = panics::catch("scheduler", || self.decide(&pod, turn)) else {
+                self.metrics.attempted(&attempt, AttemptResult::Error);
                 self.again(&pod);
                 continue;
             };
@@ -100,13 +111,23 @@ impl Scheduler {
                 let done = async {
                     match outcome {
                         Outcome::Chosen(node) => this.bind(&pod, &node).await,
-                        Outcome::Unmade(node, claims) => this.provision(&pod, &claims, &node).await,
-                        Outcome::Refused(none, room) => this.refuse(&pod, &none, room).await,
+                        Outcome::Unmade(node, claims) => {
+                            this.provision(&pod, &claims, &node).await;
+                            AttemptResult::Unschedulable
+                        }
+                        Outcome::Refused(none, room) => {
+                            let plugins = none.plugins.iter().copied();
+                            this.state().waiting.reject(pod.metadata().uid(), plugins);
+                            this.refuse(&pod, &none, room).await;
+                            AttemptResult::Unschedulable
+                        }
                     }
                 };
-                if panics::contain("bind", done).await.is_err() {
+                let result = panics::contain("bind", done).await;
+                if result.is_err() {
                     this.again(&pod);
                 }
+                this.metrics.attempted(&attempt, result.unwrap_or(AttemptResult::Error));
                 drop(permit);
             });
         }
@@ -131,13 +152,18 @@ impl Scheduler {
             Ok(claimed) => info.with_claimed(claimed),
             Err(why) => {
                 let nodes = view.len();
-                let none = Unschedulable { nodes, everywhere: Some(why), ..Default::default() };
-                let room = preempt(&info, &view, &none, &[]);
+                let plugins = ["VolumeBinding"].into();
+                let everywhere = Some(why);
+                let none = Unschedulable { nodes, everywhere, plugins, ..Default::default() };
+                let room = self.preempt(|| preempt(&info, &view, &none, &[]));
                 return Outcome::Refused(none, room);
             }
         };
         let percentage = self.config.percentage_of_nodes_to_score;
-        match schedule(&info, &view, percentage, turn).map(Text::from) {
+        let began = Instant::now();
+        let chosen = schedule_measured(&info, &view, (percentage, turn), Some(&self.metrics));
+        self.metrics.algorithm(began.elapsed());
+        match chosen.map(Text::from) {
             Ok(node) => {
                 drop(view); // or the change would have to copy it
                 if !info.claimed.unmade.is_empty() {
@@ -149,7 +175,7 @@ impl Scheduler {
                 Outcome::Chosen(node)
             }
             Err(none) => {
-                let room = preempt(&info, &view, &none, &self.budgets.all());
+                let room = self.preempt(|| preempt(&info, &view, &none, &self.budgets.all()));
                 drop(view);
                 match &room {
                     Ok(sacrifice) => self.state().nominate(info.into(), &sacrifice.node),
@@ -160,8 +186,24 @@ impl Scheduler {
         }
     }
 
+    /// Counts a preemption.
+    fn preempt(
+        &self,
+        preempt: impl FnOnce() -> Result<Sacrifice, String>,
+    ) -> Result<Sacrifice, String> {
+        let began = Instant::now();
+        let room = preempt();
+        self.metrics.preemptions.add(1);
+        self.metrics.ran(Point::PostFilter, began, room.is_ok());
+        if let Ok(sacrifice) = &room {
+            let victims = u32::try_from(sacrifice.victims.len()).unwrap_or(u32::MAX);
+            self.metrics.victims.observe(f64::from(victims));
+        }
+        room
+    }
+
     /// Waits for a pod to try.
-    async fn next(&self) -> (Text, Key) {
+    async fn next(&self) -> Next {
         loop {
             let due = {
                 let mut state = self.state();
@@ -190,16 +232,20 @@ impl Scheduler {
         self.wake.notify_one();
     }
 
-    async fn bind(&self, pod: &Pod, node: &str) {
+    async fn bind(&self, pod: &Pod, node: &str) -> AttemptResult {
         let meta = pod.metadata();
         let (key, uid) = (Key::of(meta), Text::from(meta.uid()));
         let because = pod.causes(&format!("fits best on {node}"));
         let pods = self.pods.because(&because);
-        match pods.create_sub(&key, "binding", &binding(pod, node)).await {
+        let began = Instant::now();
+        let bound = pods.create_sub(&key, "binding", &binding(pod, node)).await;
+        self.metrics.ran(Point::Bind, began, bound.is_ok());
+        match bound {
             Ok(_) => {
                 self.state().waiting.remove(&uid);
                 let message = format!("Successfully assigned {key} to {node}");
                 self.events.normal(pod, "Scheduled", message);
+                AttemptResult::Scheduled
             }
             Err(error) => {
                 let mut state = self.state();
@@ -213,6 +259,7 @@ impl Scheduler {
                 }
                 drop(state);
                 self.wake.notify_one();
+                AttemptResult::Error
             }
         }
     }

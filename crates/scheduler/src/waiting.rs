@@ -8,7 +8,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     time::Duration,
 };
 
@@ -28,6 +28,10 @@ struct Entry {
     since: u64,
     failures: u32,
     place: Place,
+    /// When it came into the queue.
+    added: Instant,
+    /// Plugins that rejected it in the last attempt.
+    rejected_by: Vec<&'static str>,
     /// A digest of the reasons that its status was last written with.
     recorded_reasons: Option<u64>,
 }
@@ -49,6 +53,26 @@ pub(crate) struct Waiting {
     delayed: BTreeSet<(Instant, Text)>,
     changes: u64,
     clock: u64,
+    incoming: BTreeMap<(&'static str, &'static str), u64>,
+}
+
+/// How many pods wait, by queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pending {
+    pub(crate) active: usize,
+    pub(crate) backoff: usize,
+    pub(crate) unschedulable: usize,
+}
+
+/// A pod to try.
+#[derive(Clone, Debug)]
+pub(crate) struct Next {
+    pub(crate) uid: Text,
+    pub(crate) key: Key,
+    /// When it came into the queue.
+    pub(crate) queued: Instant,
+    /// How many attempts there were, this one included.
+    pub(crate) attempts: u32,
 }
 
 impl Waiting {
@@ -56,7 +80,10 @@ impl Waiting {
     pub(crate) fn add(&mut self, pod: &Pod) {
         let uid = Text::from(pod.metadata().uid());
         match self.pods.get(&uid).map(|entry| entry.place) {
-            Some(Place::Stuck(_)) => self.put(uid, Place::Ready),
+            Some(Place::Stuck(_)) => {
+                self.count("active", "UnscheduledPodUpdate");
+                self.put(uid, Place::Ready);
+            }
             Some(_) => {}
             None => {
                 self.clock += 1;
@@ -66,9 +93,12 @@ impl Waiting {
                     since: self.clock,
                     failures: 0,
                     place: Place::Tried(0),
+                    added: Instant::now(),
+                    rejected_by: Vec::new(),
                     recorded_reasons: None,
                 };
                 self.pods.insert(uid.clone(), entry);
+                self.count("active", "UnscheduledPodAdd");
                 self.put(uid, Place::Ready);
             }
         }
@@ -91,16 +121,20 @@ impl Waiting {
     }
 
     /// The next pod to try.
-    pub(crate) fn pop(&mut self, now: Instant) -> Option<(Text, Key)> {
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<Next> {
         while let Some((due, uid)) = self.delayed.first().cloned()
             && due <= now
         {
+            let stuck = matches!(self.pods[&uid].place, Place::Stuck(_));
+            self.count("active", if stuck { "UnschedulableTimeout" } else { "BackoffComplete" });
             self.put(uid, Place::Ready);
         }
         let (_, _, uid) = self.ready.first().cloned()?;
-        let key = self.pods[&uid].key.clone();
-        self.put(uid.clone(), Place::Tried(self.changes));
-        Some((uid, key))
+        let entry = &self.pods[&uid];
+        let (key, queued) = (entry.key.clone(), entry.added);
+        let next = Next { uid, key, queued, attempts: entry.failures.saturating_add(1) };
+        self.put(next.uid.clone(), Place::Tried(self.changes));
+        Some(next)
     }
 
     /// When to look again if nothing happens.
@@ -119,17 +153,55 @@ impl Waiting {
         } else {
             Place::BackingOff(until)
         };
+        let queue = if let Place::Stuck(_) = place { "unschedulable" } else { "backoff" };
+        self.count(queue, "ScheduleAttemptFailure");
         self.put(uid.clone(), place);
     }
 
-    /// Something changed that may help those who are stuck.
-    pub(crate) fn changed(&mut self, now: Instant) {
+    /// The plugins that rejected a pod on some node in the last attempt.
+    pub(crate) fn reject(&mut self, uid: &str, plugins: impl Iterator<Item = &'static str>) {
+        if let Some(entry) = self.pods.get_mut(uid) {
+            entry.rejected_by = plugins.collect();
+        }
+    }
+
+    pub(crate) fn pending(&self) -> Pending {
+        let mut pending = Pending::default();
+        for entry in self.pods.values() {
+            match entry.place {
+                Place::Ready => pending.active += 1,
+                Place::BackingOff(_) => pending.backoff += 1,
+                Place::Stuck(_) => pending.unschedulable += 1,
+                Place::Tried(_) => {}
+            }
+        }
+        pending
+    }
+
+    /// The plugins that rejected each pod that waits.
+    pub(crate) fn rejected_by(&self) -> impl Iterator<Item = &'static str> {
+        let waits = |entry: &&Entry| !matches!(entry.place, Place::Tried(_));
+        self.pods.values().filter(waits).flat_map(|entry| entry.rejected_by.iter().copied())
+    }
+
+    /// How many pods came into a queue because of an event: by queue and event.
+    pub(crate) fn incoming(&self) -> impl Iterator<Item = ((&'static str, &'static str), u64)> {
+        self.incoming.iter().map(|(key, count)| (*key, *count))
+    }
+
+    fn count(&mut self, queue: &'static str, event: &'static str) {
+        *self.incoming.entry((queue, event)).or_default() += 1;
+    }
+
+    /// Something changed that may help those who are stuck; `event` names it in metrics.
+    pub(crate) fn changed(&mut self, event: &'static str, now: Instant) {
         self.changes += 1;
         let stuck = self.pods.iter().filter(|(_, entry)| matches!(entry.place, Place::Stuck(_)));
         let stuck: Vec<_> = stuck.map(|(uid, entry)| (uid.clone(), entry.failures)).collect();
         for (uid, failures) in stuck {
             let Place::Stuck(until) = self.pods[&uid].place else { continue };
             let failed_at = until.checked_sub(LONGEST_STUCK).unwrap_or(now);
+            self.count("backoff", event);
             self.put(uid, Place::BackingOff(failed_at + pause(failures)));
         }
     }
@@ -180,7 +252,7 @@ mod tests {
     }
 
     fn pop(waiting: &mut Waiting, now: Instant) -> Option<String> {
-        waiting.pop(now).map(|(uid, _)| uid.into())
+        waiting.pop(now).map(|next| next.uid.into())
     }
 
     #[tokio::test(start_paused = true)]
@@ -203,13 +275,25 @@ mod tests {
         pop(&mut waiting, now);
         waiting.failed(&"a".into(), true, now);
         assert_eq!(pop(&mut waiting, now + LONGEST_WAIT), None, "nothing has changed");
-        waiting.changed(now);
+        waiting.changed("NodeAdd", now);
         assert_eq!(pop(&mut waiting, now + FIRST_WAIT).as_deref(), Some("a"));
-        waiting.changed(now); // while it is being tried
+        waiting.changed("NodeAdd", now); // while it is being tried
         waiting.failed(&"a".into(), true, now);
         assert_eq!(pop(&mut waiting, now + LONGEST_WAIT).as_deref(), Some("a"));
         waiting.failed(&"a".into(), true, now);
         assert_eq!(waiting.due(), Some(now + LONGEST_STUCK));
+        waiting.reject("a", ["NodeAffinity"].into_iter());
+        assert_eq!(waiting.rejected_by().collect::<Vec<_>>(), ["NodeAffinity"]);
+        assert_eq!(waiting.pending(), Pending { unschedulable: 1, ..Pending::default() });
+        let incoming: Vec<_> = waiting.incoming().collect();
+        let expected = [
+            (("active", "BackoffComplete"), 2),
+            (("active", "UnscheduledPodAdd"), 1),
+            (("backoff", "NodeAdd"), 1),
+            (("backoff", "ScheduleAttemptFailure"), 1),
+            (("unschedulable", "ScheduleAttemptFailure"), 2),
+        ];
+        assert_eq!(incoming, expected);
         waiting.remove("a");
         assert_eq!((waiting.due(), waiting.pods.len()), (None, 0));
     }

@@ -13,6 +13,11 @@ impl Counter {
         self.0.fetch_add(more, Relaxed);
     }
 
+    /// Sets the total, where it is counted elsewhere.
+    pub fn set(&self, total: u64) {
+        self.0.store(total, Relaxed);
+    }
+
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
