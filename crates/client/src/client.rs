@@ -7,7 +7,7 @@ use http::{
     HeaderMap, HeaderValue, Method, Request, StatusCode, Uri,
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, USER_AGENT, WARNING},
 };
-use object::{Cause, Text, Value, bounded_wait};
+use object::{Text, Value, WriteCause, bounded_wait};
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::debug;
 
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// How often a server that asks for patience is asked again.
-const TRIES: usize = 10;
+const MAX_RETRIES: usize = 10;
 
 /// Cheap to clone; clones share connections.
 #[derive(Clone, Debug)]
@@ -38,14 +38,14 @@ impl Client {
         Self {
             pool: Arc::new(Pool::new(config.connect.clone())),
             headers,
-            manager: (&*config.manager).into(),
+            manager: (&*config.field_manager).into(),
             config: Arc::new(config),
             observer: None,
         }
     }
 
     /// The same, whose writes happen because of `cause`.
-    pub fn because(&self, cause: &Cause) -> Self {
+    pub fn with_cause(&self, cause: &WriteCause) -> Self {
         let mut this = self.clone();
         match cause_to_header(cause) {
             Some(header) => this.headers.insert(CAUSE_HEADER, header),
@@ -55,7 +55,7 @@ impl Client {
     }
 
     /// The same, under another user agent.
-    pub fn user_agent(&self, agent: &str) -> Self {
+    pub fn with_user_agent(&self, agent: &str) -> Self {
         let mut this = self.clone();
         if let Ok(agent) = HeaderValue::try_from(agent) {
             this.headers.insert(USER_AGENT, agent);
@@ -64,7 +64,7 @@ impl Client {
     }
 
     /// The same, whose writes are of another field manager.
-    pub fn manager(&self, manager: &str) -> Self {
+    pub fn with_field_manager(&self, manager: &str) -> Self {
         Self { manager: manager.into(), ..self.clone() }
     }
 
@@ -110,16 +110,16 @@ impl Client {
             self.observe(observed, began);
             let (answer, place) = sent?;
             let answer = Response::new(answer, place);
-            self.tell_warnings(&answer.headers);
+            self.report_warnings(&answer.headers);
             tries += 1;
             if answer.status == StatusCode::UNAUTHORIZED && !asked_again {
-                asked_again = self.config.auth.refused().await;
+                asked_again = self.config.auth.on_unauthorized().await;
                 if asked_again {
                     continue;
                 }
             }
-            match patience(&answer) {
-                Some(wait) if tries < TRIES && Instant::now() + wait < until => {
+            match retry_after(&answer) {
+                Some(wait) if tries < MAX_RETRIES && Instant::now() + wait < until => {
                     self.observe(Sent { retry: true, ..observed }, began);
                     sleep(wait).await;
                 }
@@ -143,7 +143,7 @@ impl Client {
         let until = Instant::now() + self.config.timeout;
         let answer = async {
             let answer = self.request(method, path_and_query, headers, body).await?;
-            answer.success().await?.bytes().await
+            answer.error_for_status().await?.bytes().await
         };
         let bytes = timeout_at(until, answer).await;
         codec::decode(&bytes.map_err(|_| Error::unavailable("no answer in time"))??)
@@ -161,7 +161,7 @@ impl Client {
         }
     }
 
-    fn tell_warnings(&self, headers: &HeaderMap) {
+    fn report_warnings(&self, headers: &HeaderMap) {
         for header in headers.get_all(WARNING) {
             let text = warning_text(&String::from_utf8_lossy(header.as_bytes()));
             if let Some(tell) = &self.config.on_warning {
@@ -197,7 +197,7 @@ impl Client {
 }
 
 /// How long the server wants us to wait, if it wants us to come again.
-fn patience(answer: &Response) -> Option<Duration> {
+fn retry_after(answer: &Response) -> Option<Duration> {
     let busy = answer.status == StatusCode::TOO_MANY_REQUESTS || answer.status.is_server_error();
     let after = answer.headers.get(RETRY_AFTER).filter(|_| busy)?;
     Some(bounded_wait(Duration::from_secs(after.to_str().ok()?.parse().ok()?)))

@@ -8,10 +8,10 @@ use std::{
     time::Duration,
 };
 
-use object::{Key, Text};
+use object::{NamespacedName, Text};
 use tokio::time::Instant;
 
-use crate::{Reference, Severity};
+use crate::{EventType, InvolvedObject};
 
 /// Events that are remembered at most.
 const REMEMBERED: usize = 4096;
@@ -25,7 +25,7 @@ const REFILL: Duration = Duration::from_mins(5);
 const SWEEP: Duration = Duration::from_mins(1);
 
 /// What similar events have in common.
-pub(crate) type Group = (Reference, Severity, Text);
+pub(crate) type Group = (InvolvedObject, EventType, Text);
 
 /// All keys are hashes, with a seed of their own that nobody outside knows.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub(crate) struct Correlator {
 /// An event that was written.
 #[derive(Debug)]
 struct Written {
-    key: Key,
+    key: NamespacedName,
     count: i64,
     last: Instant,
 }
@@ -79,11 +79,11 @@ impl Correlator {
     }
 
     /// Name and count of the event with this hash, if it was written of late.
-    pub(crate) fn written(&self, event: u64) -> Option<(Key, i64)> {
+    pub(crate) fn written(&self, event: u64) -> Option<(NamespacedName, i64)> {
         self.written.get(&event).map(|written| (written.key.clone(), written.count))
     }
 
-    pub(crate) fn remember(&mut self, event: u64, key: Key, count: i64) {
+    pub(crate) fn remember(&mut self, event: u64, key: NamespacedName, count: i64) {
         let now = Instant::now();
         self.sweep(now);
         if self.written.len() >= REMEMBERED {
@@ -116,12 +116,12 @@ impl Correlator {
     }
 
     /// Whether one more event about the object may be written.
-    pub(crate) fn affords(&mut self, about: &Reference) -> bool {
+    pub(crate) fn affords(&mut self, about: &InvolvedObject) -> bool {
         if self.budgets.len() >= REMEMBERED {
             self.budgets.clear();
         }
         let now = Instant::now();
-        let object = self.hash(Reference { field_path: Text::default(), ..about.clone() });
+        let object = self.hash(InvolvedObject { field_path: Text::default(), ..about.clone() });
         let new = || Budget { left: BURST, refilled: now };
         let budget = self.budgets.entry(object).or_insert_with(new);
         let earned = budget.earned(now);
@@ -165,8 +165,11 @@ mod tests {
     use super::*;
 
     fn group(name: &str) -> Group {
-        let about = Reference { key: Some(Key::new("ns", name)), ..Reference::default() };
-        (about, Severity::Normal, "Reason".into())
+        let about = InvolvedObject {
+            key: Some(NamespacedName::new("ns", name)),
+            ..InvolvedObject::default()
+        };
+        (about, EventType::Normal, "Reason".into())
     }
 
     #[tokio::test(start_paused = true)]
@@ -178,13 +181,13 @@ mod tests {
             assert!(!correlator.is_similar(&group, "message"));
             let event = correlator.event(&group, "message");
             assert_eq!(correlator.written(event), None);
-            correlator.remember(event, Key::new("ns", "event"), 1);
-            assert_eq!(correlator.written(event), Some((Key::new("ns", "event"), 1)));
+            correlator.remember(event, NamespacedName::new("ns", "event"), 1);
+            assert_eq!(correlator.written(event), Some((NamespacedName::new("ns", "event"), 1)));
         }
         tokio::time::advance(SIMILAR_FOR).await;
         let last = group("last");
         let event = correlator.event(&last, "message");
-        correlator.remember(event, Key::new("ns", "event"), 1);
+        correlator.remember(event, NamespacedName::new("ns", "event"), 1);
         assert_eq!((correlator.written.len(), correlator.similar.len()), (1, 0));
         assert!(correlator.written.capacity() < 100, "{}", correlator.written.capacity());
         assert!(correlator.budgets.is_empty(), "each would be full again");
@@ -196,7 +199,7 @@ mod tests {
         let spent = (0..100).filter(|_| correlator.affords(&noisy.0)).count();
         assert_eq!(spent, 25);
         tokio::time::advance(REFILL * 3).await;
-        correlator.remember(1, Key::new("ns", "event"), 1); // sweeps
+        correlator.remember(1, NamespacedName::new("ns", "event"), 1); // sweeps
         let more = (0..100).filter(|_| correlator.affords(&noisy.0)).count();
         assert_eq!(more, 3, "one more for each time that has passed");
     }

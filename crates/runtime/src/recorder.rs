@@ -6,34 +6,34 @@
 
 use std::{sync::Arc, time::Duration};
 
-use client::{Api, Error, Patch, Resource};
-use object::{Clock, Key, SystemClock, Text, Time, Value};
+use client::{Api, ApiResource, Error, Patch};
+use object::{Clock, NamespacedName, SystemClock, Text, Time, Value};
 use schema::Kind;
 use tokio::{sync::mpsc, time::sleep};
 use tracing::{debug, warn};
 
-use crate::{Context, Retry, correlator::Correlator};
+use crate::{Backoff, Context, correlator::Correlator};
 
 /// Events that wait to be written; more are dropped.
-const WAITING: usize = 1000;
+const QUEUE_CAPACITY: usize = 1000;
 /// What an event may say; in the group events.k8s.io a longer note is refused.
 const LONGEST_MESSAGE: usize = 1024;
-const TRIES: usize = 12;
-const FIRST_RETRY: Duration = Duration::from_secs(1);
-const LAST_RETRY: Duration = Duration::from_secs(10);
+const MAX_TRIES: usize = 12;
+const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Severity {
+pub enum EventType {
     Normal,
     Warning,
 }
 
 /// The object that an event is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Reference {
+pub struct InvolvedObject {
     pub api_version: Text,
     pub kind: Text,
-    pub key: Option<Key>,
+    pub key: Option<NamespacedName>,
     pub uid: Text,
     pub resource_version: Text,
     /// A part of it: `spec.containers{web}`.
@@ -42,25 +42,25 @@ pub struct Reference {
 
 /// Cheap to clone; clones share the task that writes.
 #[derive(Clone, Debug)]
-pub struct Recorder {
-    told: mpsc::Sender<Told>,
+pub struct EventRecorder {
+    queue: mpsc::Sender<PendingEvent>,
 }
 
 #[derive(Clone, Debug)]
-struct Told {
-    about: Reference,
-    severity: Severity,
+struct PendingEvent {
+    involved: InvolvedObject,
+    severity: EventType,
     reason: Text,
     message: String,
 }
 
-impl Reference {
-    pub fn to<K: Kind>(object: &K) -> Self {
+impl InvolvedObject {
+    pub fn of<K: Kind>(object: &K) -> Self {
         let meta = object.meta();
         Self {
             api_version: K::NAMES.api_version().into(),
             kind: K::NAMES.kind.into(),
-            key: Some(Key::of(meta)),
+            key: Some(NamespacedName::from_meta(meta)),
             uid: meta.uid().into(),
             resource_version: meta.resource_version().into(),
             field_path: Text::default(),
@@ -68,7 +68,7 @@ impl Reference {
     }
 
     #[must_use]
-    pub fn at(self, field_path: &str) -> Self {
+    pub fn with_field_path(self, field_path: &str) -> Self {
         Self { field_path: field_path.into(), ..self }
     }
 
@@ -77,16 +77,16 @@ impl Reference {
     }
 }
 
-impl Recorder {
+impl EventRecorder {
     /// Tells as `component`, on `host` (empty: none in particular).
     pub fn start(cx: &Context, component: &str, host: &str) -> Self {
         Self::with_clock(cx, component, host, Arc::new(SystemClock))
     }
 
     pub fn with_clock(cx: &Context, component: &str, host: &str, clock: Arc<dyn Clock>) -> Self {
-        let (told, mut waiting) = mpsc::channel(WAITING);
-        let mut writer = Writer {
-            api: Api::of(cx.client(), events()),
+        let (told, mut waiting) = mpsc::channel(QUEUE_CAPACITY);
+        let mut writer = EventWriter {
+            api: Api::for_resource(cx.client(), events()),
             component: component.into(),
             host: host.into(),
             clock,
@@ -97,28 +97,34 @@ impl Recorder {
                 let _ = panics::contain("events", writer.write(told)).await;
             }
         });
-        Self { told }
+        Self { queue: told }
     }
 
     pub fn normal<K: Kind>(&self, object: &K, reason: &str, message: impl Into<String>) {
-        self.tell(Reference::to(object), Severity::Normal, reason, message.into());
+        self.record(InvolvedObject::of(object), EventType::Normal, reason, message.into());
     }
 
     pub fn warning<K: Kind>(&self, object: &K, reason: &str, message: impl Into<String>) {
-        self.tell(Reference::to(object), Severity::Warning, reason, message.into());
+        self.record(InvolvedObject::of(object), EventType::Warning, reason, message.into());
     }
 
-    pub fn tell(&self, about: Reference, severity: Severity, reason: &str, mut message: String) {
+    pub fn record(
+        &self,
+        about: InvolvedObject,
+        severity: EventType,
+        reason: &str,
+        mut message: String,
+    ) {
         message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
-        let told = Told { about, severity, reason: reason.into(), message };
-        if let Err(error) = self.told.try_send(told) {
+        let told = PendingEvent { involved: about, severity, reason: reason.into(), message };
+        if let Err(error) = self.queue.try_send(told) {
             debug!(%error, "an event is dropped");
         }
     }
 }
 
 #[derive(Debug)]
-struct Writer {
+struct EventWriter {
     api: Api<Value>,
     component: Text,
     host: Text,
@@ -126,9 +132,9 @@ struct Writer {
     correlator: Correlator,
 }
 
-impl Writer {
-    async fn write(&mut self, mut told: Told) {
-        let about = Reference { resource_version: Text::default(), ..told.about.clone() };
+impl EventWriter {
+    async fn write(&mut self, mut told: PendingEvent) {
+        let about = InvolvedObject { resource_version: Text::default(), ..told.involved.clone() };
         if !self.correlator.affords(&about) {
             debug!(reason = %told.reason, "an event is dropped: too many about one object");
             return;
@@ -139,13 +145,13 @@ impl Writer {
         }
         let combined = told.message.starts_with("(combined");
         let same = self.correlator.event(&group, if combined { "" } else { &told.message });
-        let mut retry = Retry::new(FIRST_RETRY, LAST_RETRY);
-        for _ in 0..TRIES {
-            match self.store(&told, same).await {
+        let mut retry = Backoff::new(INITIAL_BACKOFF, MAX_BACKOFF);
+        for _ in 0..MAX_TRIES {
+            match self.create_or_patch(&told, same).await {
                 Ok(()) => return,
                 Err(error) if error.is_transient() => {
                     debug!(%error, "an event waits to be written");
-                    sleep(retry.pause()).await;
+                    sleep(retry.next_delay()).await;
                 }
                 Err(error) if error.is_namespace_terminating() => return,
                 Err(error) => {
@@ -156,8 +162,8 @@ impl Writer {
         }
     }
 
-    async fn store(&mut self, told: &Told, same: u64) -> Result<(), Error> {
-        let now = Time::text(self.clock.now());
+    async fn create_or_patch(&mut self, told: &PendingEvent, same: u64) -> Result<(), Error> {
+        let now = Time::format(self.clock.now());
         if let Some((key, count)) = self.correlator.written(same) {
             let mut patch = Value::object();
             patch["count"] = (count + 1).into();
@@ -173,20 +179,20 @@ impl Writer {
             }
         }
         let event = self.event(told, &now);
-        let (_, name) = told.about.key();
+        let (_, name) = told.involved.key();
         let made = self.api.create(event).await?;
         let made = object::Object::from(made);
         debug!(name, "told");
-        self.correlator.remember(same, Key::of(made.metadata()), 1);
+        self.correlator.remember(same, NamespacedName::from_meta(made.metadata()), 1);
         Ok(())
     }
 
-    fn event(&self, told: &Told, now: &Text) -> Value {
-        let about = &told.about;
+    fn event(&self, told: &PendingEvent, now: &Text) -> Value {
+        let about = &told.involved;
         let (namespace, name) = about.key();
         let home = if namespace.is_empty() { "default" } else { namespace };
         let mut event = Value::object();
-        let stamp = format!("{name}.{:016x}", self.clock.micros().wrapping_mul(1000));
+        let stamp = format!("{name}.{:016x}", self.clock.now_micros().wrapping_mul(1000));
         event["metadata"]["name"] = stamp.into();
         event["metadata"]["namespace"] = home.into();
         let involved = &mut event["involvedObject"];
@@ -206,8 +212,8 @@ impl Writer {
         event["reason"] = told.reason.clone().into();
         event["message"] = (&*told.message).into();
         event["type"] = match told.severity {
-            Severity::Normal => "Normal".into(),
-            Severity::Warning => "Warning".into(),
+            EventType::Normal => "Normal".into(),
+            EventType::Warning => "Warning".into(),
         };
         event["count"] = 1.into();
         (event["firstTimestamp"], event["lastTimestamp"]) =
@@ -222,8 +228,8 @@ impl Writer {
     }
 }
 
-fn events() -> Resource {
-    Resource {
+fn events() -> ApiResource {
+    ApiResource {
         group: Text::default(),
         version: "v1".into(),
         plural: "events".into(),

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use runtime::metrics::{Counter, Family, Histogram, Metrics, exponential};
 use tokio::time::Instant;
 
-use crate::{PLUGINS, Plugin, state::State};
+use crate::{PLUGINS, Plugin, state::SchedulerState};
 
 static ATTEMPT_SECONDS: [f64; 15] = exponential(0.001, 2.0);
 static SLI_SECONDS: [f64; 20] = exponential(0.01, 2.0);
@@ -244,9 +244,9 @@ impl SchedulerMetrics {
     }
 
     /// Sets what the state knows.
-    pub(crate) fn report(&self, state: &State) {
+    pub(crate) fn report(&self, state: &SchedulerState) {
         let registry = &self.registry;
-        let pending = state.waiting.pending();
+        let pending = state.queue.pending();
         for (queue, count) in [
             ("active", pending.active),
             ("backoff", pending.backoff),
@@ -255,7 +255,7 @@ impl SchedulerMetrics {
         ] {
             registry.gauge(&PENDING_PODS, &[queue]).set_count(count);
         }
-        for ((queue, event), count) in state.waiting.incoming() {
+        for ((queue, event), count) in state.queue.incoming() {
             registry.counter(&INCOMING_PODS, &[event, queue]).set(count);
         }
         let (nodes, pods, assumed) = state.sizes();
@@ -263,7 +263,7 @@ impl SchedulerMetrics {
             registry.gauge(&CACHE_SIZE, &[what]).set_count(count);
         }
         registry.clear(&UNSCHEDULABLE_PODS);
-        for plugin in state.waiting.rejected_by() {
+        for plugin in state.queue.rejected_by() {
             registry.gauge(&UNSCHEDULABLE_PODS, &[plugin, &self.profile]).add(1.0);
         }
     }

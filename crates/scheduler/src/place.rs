@@ -7,8 +7,8 @@ use api::{
     core::{Binding, Namespace, Node, ObjectReference, Pod},
     policy::PodDisruptionBudget,
 };
-use object::{Key, Lens, Text, Value};
-use runtime::{Cache, Context, Objects, Recorder};
+use object::{Lens, NamespacedName, Text, Value};
+use runtime::{Cache, CachedApi, Context, EventRecorder};
 use schema::Kind;
 use tokio::{
     sync::{Notify, Semaphore},
@@ -17,50 +17,52 @@ use tokio::{
 use tracing::{debug, error, warn};
 
 use crate::{
-    Config, PodInfo, Sacrifice, Unschedulable,
-    claims::Claims,
+    Config, PodInfo, PreemptionCandidate, Unschedulable,
+    claims::VolumeBinder,
     cycle::schedule_measured,
     metrics::{Attempt, AttemptResult, Point, SchedulerMetrics},
-    peers::Peers,
+    peers::DefaultSelectors,
     preempt,
-    state::State,
+    state::SchedulerState,
     waiting::Next,
 };
 
 /// Starts scheduling; it goes on until `cx` stops.
 pub fn start(cx: &Context, config: Config) {
     let scheduler = Arc::new(Scheduler {
-        pods: cx.objects(),
+        pods: cx.cached_api(),
         budgets: cx.cache(),
-        peers: Peers::new(cx),
-        claims: Claims::new(cx),
-        events: Recorder::start(cx, &config.name, ""),
+        default_selectors: DefaultSelectors::new(cx),
+        volume_binder: VolumeBinder::new(cx),
+        events: EventRecorder::start(cx, &config.scheduler_name, ""),
         state: Mutex::default(),
         wake: Notify::new(),
-        bindings: Arc::new(Semaphore::new(config.bindings.max(1))),
-        metrics: SchedulerMetrics::new(cx.metrics(), &config.name),
+        bindings: Arc::new(Semaphore::new(config.max_concurrent_bindings.max(1))),
+        metrics: SchedulerMetrics::new(cx.metrics(), &config.scheduler_name),
         config,
     });
     cx.metrics().on_read(&scheduler, |scheduler, _| scheduler.metrics.report(&scheduler.state()));
     let this = scheduler.clone();
     cx.cache::<Node>().on_change(move |old, new| {
-        this.state().node(old, new);
+        this.state().on_node_change(old, new);
         this.wake.notify_one();
     });
     let this = scheduler.clone();
     cx.cache::<Namespace>().on_change(move |old, new| {
-        this.state().namespace(old, new);
+        this.state().on_namespace_change(old, new);
         this.wake.notify_one();
     });
     let this = scheduler.clone();
     cx.cache::<Pod>().on_change(move |old, new| {
-        let ours = new.is_some_and(|pod| pod.spec().scheduler_name() == this.config.name);
-        this.state().pod(old, new, ours);
+        let ours = new.is_some_and(|pod| pod.spec().scheduler_name() == this.config.scheduler_name);
+        this.state().on_pod_change(old, new, ours);
         this.wake.notify_one();
     });
     let this = scheduler.clone();
-    scheduler.claims.on_change(move || {
-        this.state().waiting.changed("PersistentVolumeClaimUpdate", Instant::now());
+    scheduler.volume_binder.on_change(move || {
+        this.state()
+            .queue
+            .move_unschedulable_to_backoff("PersistentVolumeClaimUpdate", Instant::now());
         this.wake.notify_one();
     });
     let task = cx.clone();
@@ -69,39 +71,39 @@ pub fn start(cx: &Context, config: Config) {
 
 #[derive(Debug)]
 pub(crate) struct Scheduler {
-    pub(crate) pods: Objects<Pod>,
-    pub(crate) events: Recorder,
+    pub(crate) pods: CachedApi<Pod>,
+    pub(crate) events: EventRecorder,
     pub(crate) config: Config,
     pub(crate) wake: Notify,
     budgets: Arc<Cache<PodDisruptionBudget>>,
-    peers: Peers,
-    claims: Claims,
-    state: Mutex<State>,
+    default_selectors: DefaultSelectors,
+    volume_binder: VolumeBinder,
+    state: Mutex<SchedulerState>,
     bindings: Arc<Semaphore>,
     metrics: SchedulerMetrics,
 }
 
 /// What a cycle ends with.
 enum Outcome {
-    Chosen(Text),
+    Bind(Text),
     /// Chosen, but its volumes must be made first.
-    Unmade(Text, Vec<Key>),
-    Refused(Unschedulable, Result<Sacrifice, String>),
+    Provision(Text, Vec<NamespacedName>),
+    Unschedulable(Unschedulable, Result<PreemptionCandidate, String>),
 }
 
 impl Scheduler {
     async fn run(self: Arc<Self>, cx: &Context) {
-        cx.synced().await;
+        cx.wait_for_cache_sync().await;
         for turn in 0.. {
             let Next { uid, key, queued, attempts } = self.next().await;
             let permit = self.bindings.clone().acquire_owned().await.expect("never closed");
             // What waits is what the cache has; it may be gone or placed by now.
             let Some(pod) = self.pods.get(&key).filter(|pod| pod.metadata().uid() == uid) else {
-                self.state().waiting.remove(&uid);
+                self.state().queue.remove(&uid);
                 continue;
             };
             let attempt = Attempt { began: Instant::now(), queued, number: attempts };
-            let Ok(outcome) = panics::catch("scheduler", || self.decide(&pod, turn)) else {
+            let Ok(outcome) = panics::catch("scheduler", || self.schedule_one(&pod, turn)) else {
                 self.metrics.attempted(&attempt, AttemptResult::Error);
                 self.again(&pod);
                 continue;
@@ -110,15 +112,15 @@ impl Scheduler {
             cx.spawn("bind", async move {
                 let done = async {
                     match outcome {
-                        Outcome::Chosen(node) => this.bind(&pod, &node).await,
-                        Outcome::Unmade(node, claims) => {
+                        Outcome::Bind(node) => this.bind(&pod, &node).await,
+                        Outcome::Provision(node, claims) => {
                             this.provision(&pod, &claims, &node).await;
                             AttemptResult::Unschedulable
                         }
-                        Outcome::Refused(none, room) => {
+                        Outcome::Unschedulable(none, room) => {
                             let plugins = none.plugins.iter().copied();
-                            this.state().waiting.reject(pod.metadata().uid(), plugins);
-                            this.refuse(&pod, &none, room).await;
+                            this.state().queue.reject(pod.metadata().uid(), plugins);
+                            this.handle_failure(&pod, &none, room).await;
                             AttemptResult::Unschedulable
                         }
                     }
@@ -136,27 +138,28 @@ impl Scheduler {
     /// A panic is this pod's alone: it counts on no node, and is tried again later.
     fn again(&self, pod: &Pod) {
         let uid = Text::from(pod.metadata().uid());
-        error!(pod = %Key::of(pod.metadata()), "scheduling failed; will retry");
+        error!(pod = %NamespacedName::from_meta(pod.metadata()), "scheduling failed; will retry");
         let mut state = self.state();
         state.forget(&uid);
-        state.waiting.failed(&uid, false, Instant::now());
+        state.queue.requeue_failed(&uid, false, Instant::now());
         drop(state);
         self.wake.notify_one();
     }
 
     /// One cycle. What it decides counts at once.
-    fn decide(&self, pod: &Pod, turn: usize) -> Outcome {
-        let info = PodInfo::new(pod).with_peers(self.peers.of(pod));
-        let view = self.state().view(&info);
-        let info = match self.claims.of(pod) {
+    fn schedule_one(&self, pod: &Pod, turn: usize) -> Outcome {
+        let info = PodInfo::new(pod).with_peers(self.default_selectors.for_pod(pod));
+        let view = self.state().snapshot_for(&info);
+        let info = match self.volume_binder.pod_volume_claims(pod) {
             Ok(claimed) => info.with_claimed(claimed),
             Err(why) => {
                 let nodes = view.len();
                 let plugins = ["VolumeBinding"].into();
-                let everywhere = Some(why);
-                let none = Unschedulable { nodes, everywhere, plugins, ..Default::default() };
+                let pre_filter_message = Some(why);
+                let none =
+                    Unschedulable { nodes, pre_filter_message, plugins, ..Default::default() };
                 let room = self.preempt(|| preempt(&info, &view, &none, &[]));
-                return Outcome::Refused(none, room);
+                return Outcome::Unschedulable(none, room);
             }
         };
         let percentage = self.config.percentage_of_nodes_to_score;
@@ -166,22 +169,22 @@ impl Scheduler {
         match chosen.map(Text::from) {
             Ok(node) => {
                 drop(view); // or the change would have to copy it
-                if !info.claimed.unmade.is_empty() {
-                    let claims = info.claimed.unmade.clone();
+                if !info.volume_claims.unbound_delayed.is_empty() {
+                    let claims = info.volume_claims.unbound_delayed.clone();
                     self.state().nominate(info.into(), &node);
-                    return Outcome::Unmade(node, claims);
+                    return Outcome::Provision(node, claims);
                 }
                 self.state().assume(info, &node);
-                Outcome::Chosen(node)
+                Outcome::Bind(node)
             }
             Err(none) => {
                 let room = self.preempt(|| preempt(&info, &view, &none, &self.budgets.all()));
                 drop(view);
                 match &room {
                     Ok(sacrifice) => self.state().nominate(info.into(), &sacrifice.node),
-                    Err(_) => self.state().denominate(info.uid()),
+                    Err(_) => self.state().clear_nomination(info.uid()),
                 }
-                Outcome::Refused(none, room)
+                Outcome::Unschedulable(none, room)
             }
         }
     }
@@ -189,8 +192,8 @@ impl Scheduler {
     /// Counts a preemption.
     fn preempt(
         &self,
-        preempt: impl FnOnce() -> Result<Sacrifice, String>,
-    ) -> Result<Sacrifice, String> {
+        preempt: impl FnOnce() -> Result<PreemptionCandidate, String>,
+    ) -> Result<PreemptionCandidate, String> {
         let began = Instant::now();
         let room = preempt();
         self.metrics.preemptions.add(1);
@@ -207,10 +210,10 @@ impl Scheduler {
         loop {
             let due = {
                 let mut state = self.state();
-                if let Some(next) = state.waiting.pop(Instant::now()) {
+                if let Some(next) = state.queue.pop(Instant::now()) {
                     return next;
                 }
-                state.waiting.due()
+                state.queue.next_due()
             };
             match due {
                 Some(due) => {
@@ -222,27 +225,27 @@ impl Scheduler {
     }
 
     /// The pod is tried again when its claims change.
-    async fn provision(&self, pod: &Pod, claims: &[Key], node: &str) {
+    async fn provision(&self, pod: &Pod, claims: &[NamespacedName], node: &str) {
         let uid = Text::from(pod.metadata().uid());
-        let selected = self.claims.select(pod, claims, node).await;
+        let selected = self.volume_binder.set_selected_node(pod, claims, node).await;
         if let Err(error) = &selected {
-            warn!(pod = %Key::of(pod.metadata()), %error, "cannot ask for volumes; will retry");
+            warn!(pod = %NamespacedName::from_meta(pod.metadata()), %error, "cannot ask for volumes; will retry");
         }
-        self.state().waiting.failed(&uid, selected.is_ok(), Instant::now());
+        self.state().queue.requeue_failed(&uid, selected.is_ok(), Instant::now());
         self.wake.notify_one();
     }
 
     async fn bind(&self, pod: &Pod, node: &str) -> AttemptResult {
         let meta = pod.metadata();
-        let (key, uid) = (Key::of(meta), Text::from(meta.uid()));
-        let because = pod.causes(&format!("fits best on {node}"));
-        let pods = self.pods.because(&because);
+        let (key, uid) = (NamespacedName::from_meta(meta), Text::from(meta.uid()));
+        let because = pod.write_cause(&format!("fits best on {node}"));
+        let pods = self.pods.with_cause(&because);
         let began = Instant::now();
-        let bound = pods.create_sub(&key, "binding", &binding(pod, node)).await;
+        let bound = pods.create_subresource(&key, "binding", &binding(pod, node)).await;
         self.metrics.ran(Point::Bind, began, bound.is_ok());
         match bound {
             Ok(_) => {
-                self.state().waiting.remove(&uid);
+                self.state().queue.remove(&uid);
                 let message = format!("Successfully assigned {key} to {node}");
                 self.events.normal(pod, "Scheduled", message);
                 AttemptResult::Scheduled
@@ -252,10 +255,10 @@ impl Scheduler {
                 state.forget(&uid);
                 if error.is_not_found() || error.is_conflict() {
                     debug!(%key, %error, "the pod is gone or placed");
-                    state.waiting.failed(&uid, error.is_not_found(), Instant::now());
+                    state.queue.requeue_failed(&uid, error.is_not_found(), Instant::now());
                 } else {
                     warn!(%key, %error, "cannot bind; will retry");
-                    state.waiting.failed(&uid, false, Instant::now());
+                    state.queue.requeue_failed(&uid, false, Instant::now());
                 }
                 drop(state);
                 self.wake.notify_one();
@@ -264,7 +267,7 @@ impl Scheduler {
         }
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, SchedulerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

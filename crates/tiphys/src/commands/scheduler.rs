@@ -9,9 +9,9 @@ use runtime::Context;
 use scheduler::Config;
 
 use super::{
-    election::{ElectionFlags, lead},
+    election::{LeaderElectionFlags, start_when_elected},
     parse, run_async,
-    serving::{Component, ServingComponent, ServingFlags, serve},
+    serving::{ServedComponent, ServingComponent, ServingFlags, serve},
     wait_for_shutdown_signal,
 };
 
@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
     #[command(flatten)]
-    election: ElectionFlags,
+    election: LeaderElectionFlags,
     #[command(flatten)]
     serving: ServingFlags,
 }
@@ -38,7 +38,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
         let client = Client::new(kubeconfig.config(None)?.manager(NAME).user_agent(NAME));
         let (cx, config) = (Context::new(&client), flags.config());
         serve(&cx, &flags.serving, flags.component()).await?;
-        lead(&cx, flags.election.election(NAME), move |part| {
+        start_when_elected(&cx, flags.election.election(NAME), move |part| {
             scheduler::start(part, config.clone());
         });
         wait_for_shutdown_signal().await?;
@@ -52,6 +52,32 @@ impl Arguments {
     pub(crate) fn config(&self) -> Config {
         Config::default()
     }
+
+    /// The settings as a KubeSchedulerConfiguration, for `/configz`.
+    fn configuration(&self) -> Value {
+        let config = self.config();
+        let mut own = Value::object();
+        own["apiVersion"] = "kubescheduler.config.k8s.io/v1".into();
+        own["kind"] = "KubeSchedulerConfiguration".into();
+        own["clientConnection"]["kubeconfig"] = (&*self.kubeconfig.to_string_lossy()).into();
+        own["leaderElection"] = self.election.configuration(NAME);
+        own["percentageOfNodesToScore"] = i64::from(config.percentage_of_nodes_to_score).into();
+        let (initial, max) = scheduler::backoff();
+        let seconds = |time: std::time::Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+        own["podInitialBackoffSeconds"] = seconds(initial).into();
+        own["podMaxBackoffSeconds"] = seconds(max).into();
+        let plugins = scheduler::PLUGINS.iter().map(|plugin| {
+            let mut one = Value::object();
+            one["name"] = plugin.name().into();
+            one["weight"] = plugin.weight().into();
+            one
+        });
+        let mut profile = Value::object();
+        profile["schedulerName"] = (&*config.scheduler_name).into();
+        profile["plugins"]["multiPoint"]["enabled"] = plugins.collect();
+        own["profiles"] = [profile].into_iter().collect();
+        own
+    }
 }
 
 impl ServingComponent for Arguments {
@@ -59,10 +85,9 @@ impl ServingComponent for Arguments {
         &self.serving
     }
 
-    fn component(&self) -> Component {
+    fn component(&self) -> ServedComponent {
         let mut configuration = Value::object();
-        let own = &mut configuration["kubescheduler.config.k8s.io"];
-        own["LeaderElection"] = self.election.configuration(NAME);
-        Component { name: NAME, port: 10_259, tolerates: true, configuration }
+        configuration["componentconfig"] = self.configuration();
+        ServedComponent { name: NAME, port: 10_259, tolerate_lookup_failure: true, configuration }
     }
 }
