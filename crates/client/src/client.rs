@@ -13,7 +13,7 @@ use tracing::debug;
 
 use crate::{
     CAUSE_HEADER, Config, Error, RequestObserver, Response, Sent, cause_to_header, codec,
-    line::Body, pool::Pool,
+    http2_connection::Body, pool::Pool,
 };
 
 /// How often a server that asks for patience is asked again.

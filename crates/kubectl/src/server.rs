@@ -13,7 +13,7 @@ use object::{Value, from_json};
 use tokio::runtime::Runtime;
 
 use crate::{
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     print::json,
     stdio,
 };

@@ -23,7 +23,7 @@ use tracing::{Instrument, info_span};
 use crate::{
     Backoff, Cache, Cacheable, CachedApi, DynamicObject,
     indexed::IndexValuesFn,
-    local::Informer,
+    informer::Informer,
     metrics::{Metrics, RequestMetrics},
 };
 

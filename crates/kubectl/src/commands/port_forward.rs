@@ -4,19 +4,19 @@
 //! servers that refuse SPDY, every connection has a WebSocket of its own, on which channel 0
 //! carries the data and channel 1 an error; both begin with the number of the port.
 
-mod carry;
+mod carrier;
 
 use futures_util::StreamExt as _;
 use object::Value;
 use tokio::net::TcpListener;
 
-use self::carry::Carrier;
+use self::carrier::Carrier;
 
 use super::Command;
 use crate::{
-    call::Invocation,
-    fail::{CommandError, Result},
+    error::{CommandError, Result},
     flags::{Flag, FlagType},
+    invocation::Invocation,
     select::BuilderOptions,
     streams::pod_of,
 };
