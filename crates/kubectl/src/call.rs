@@ -9,6 +9,7 @@ use crate::{
     fail::{Fail, Result},
     flags::{Flag, Given, Kind},
     kubeconfig::{self, Files},
+    request_log::{self, RequestLog},
     resources::Resources,
     server::Server,
     stdio,
@@ -57,6 +58,8 @@ pub(crate) const GLOBAL: &[Flag] = &[
     Flag::text("request-timeout").default("0"),
     Flag::text("cache-dir"),
     Flag::bool("disable-compression"),
+    Flag::bool("match-server-version"),
+    Flag::bool("warnings-as-errors"),
     Flag::new("v", Kind::Int32).short('v'),
     Flag::bool("help").short('h'),
 ];
@@ -124,9 +127,7 @@ impl<'a> Call<'a> {
 
     /// A line of the log.
     pub(crate) fn log(&self, level: char, text: &str) {
-        let now = jiff::Timestamp::from_microsecond(SystemClock.micros()).unwrap_or_default();
-        let (now, pid) = (now.strftime("%m%d %H:%M:%S.%6f"), std::process::id());
-        self.say(&format!("{level}{now} {pid:7} kubectl:1] {text}"));
+        self.say(&request_log::line(level, text));
     }
 
     #[expect(clippy::unused_self, reason = "a call is what knows the time")]
@@ -222,6 +223,11 @@ impl<'a> Call<'a> {
         Ok(self.server.get_or_init(|| server))
     }
 
+    /// How many different warnings the server sent.
+    pub(crate) fn warnings(&self) -> usize {
+        self.server.get().map_or(0, Server::warnings)
+    }
+
     pub(crate) fn resources(&self) -> Result<&Resources> {
         if let Some(resources) = self.resources.get() {
             return Ok(resources);
@@ -261,6 +267,12 @@ impl<'a> Call<'a> {
             }
         };
         take(&mut cluster, "server", "server");
+        if let Some(address) = cluster["server"].as_str()
+            && !address.is_empty()
+            && !address.contains("://")
+        {
+            cluster["server"] = format!("http://{address}").as_str().into();
+        }
         take(&mut cluster, "certificate-authority", "certificate-authority");
         take(&mut cluster, "tls-server-name", "tls-server-name");
         if self.flags.on("insecure-skip-tls-verify") {
@@ -273,6 +285,7 @@ impl<'a> Call<'a> {
         {
             take(&mut user, name, name);
         }
+        self.check_credentials(&cluster_name, &user_name)?;
         let groups = self.flags.all("as-group");
         if !groups.is_empty() {
             let groups: Vec<Value> = groups.iter().map(|group| group.as_str().into()).collect();
@@ -289,8 +302,8 @@ impl<'a> Call<'a> {
                 && user["as-uid"].is_null()
                 && user["as-user-extra"].is_null())
         {
-            return Err(Fail::error(format!(
-                "requesting uid, groups or user-extra for {user_name} without impersonating a user"
+            return Err(Fail::Plain(format!(
+                "Error in configuration: requesting uid, groups or user-extra for {user_name} without impersonating a user"
             )));
         }
         if cluster["server"].as_str().unwrap_or_default().is_empty() {
@@ -313,6 +326,33 @@ impl<'a> Call<'a> {
         Ok(config)
     }
 
+    /// Fails as upstream does where the flags name files that cannot be read, or two ways to log in.
+    fn check_credentials(&self, cluster: &str, user: &str) -> Result {
+        for (flag, title, owner) in [
+            ("certificate-authority", "certificate-authority", cluster),
+            ("client-certificate", "client-cert", user),
+            ("client-key", "client-key", user),
+        ] {
+            let file = self.flags.global(flag);
+            if self.flags.has(flag)
+                && !file.is_empty()
+                && let Err(error) = std::fs::File::open(file)
+            {
+                let prefix = if owner == cluster { "error" } else { "Error in configuration" };
+                return Err(Fail::Plain(format!(
+                    "{prefix}: unable to read {title} {file} for {owner} due to open {file}: {}",
+                    crate::files::plain(&error)
+                )));
+            }
+        }
+        if !self.flags.global("token").is_empty() && !self.flags.global("username").is_empty() {
+            return Err(Fail::Plain(format!(
+                "Error in configuration: more than one authentication method found for {user}; found [token basicAuth], only one is allowed"
+            )));
+        }
+        Ok(())
+    }
+
     fn connect(&self) -> Result<Server> {
         let timeout = self.timeout()?;
         let context = self.context()?;
@@ -324,7 +364,8 @@ impl<'a> Call<'a> {
             let address = format!("{}:{port}", self.environment.service_host);
             let config = client::Config::in_cluster(&self.environment.service_host, port)
                 .map_err(Fail::from)?;
-            return Server::new(config.user_agent("kubectl"), address);
+            let log = self.request_log(&format!("https://{address}"));
+            return Server::new(config.user_agent("kubectl"), address, log);
         }
         let tree = self.effective()?;
         let mut kubeconfig = Kubeconfig::default();
@@ -334,12 +375,18 @@ impl<'a> Call<'a> {
             config = config.timeout(timeout);
         }
         let address = tree["clusters"].items()[0]["cluster"]["server"].as_str().unwrap_or_default();
+        let log = self.request_log(address);
         let address = address
             .split_once("://")
             .map_or(address, |(_, rest)| rest)
             .trim_end_matches('/')
             .to_owned();
-        Server::new(config, address)
+        Server::new(config, address, log)
+    }
+
+    fn request_log(&self, address: &str) -> RequestLog {
+        let base = address.trim_end_matches('/').to_owned();
+        RequestLog { level: self.flags.int("v"), base }
     }
 
     /// `--request-timeout`, which also ends a watch.

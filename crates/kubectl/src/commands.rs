@@ -26,6 +26,7 @@ mod expose;
 mod generate;
 mod get;
 mod get_watch;
+mod help;
 mod kuberc;
 mod kustomize;
 mod logs;
@@ -137,9 +138,10 @@ pub(crate) const COMMANDS: &[Command] = &[
     plugin::COMMAND,
     kuberc::COMMAND,
     Command::new("options", &[], |call| {
-        options(call);
+        call.out(&help::global());
         Ok(())
     }),
+    Command::new("help", &[], help::run),
     Command::new("alpha", &[], |call| {
         call.say("No alpha commands are available in this version of kubectl");
         Ok(())
@@ -173,22 +175,21 @@ pub(crate) fn run(environment: &Environment, args: &[String]) -> Result {
     }
     let line = path.join(" ");
     let Some(command) = found else {
-        let given = flags::parse("", &[GLOBAL], &rest)?;
-        return if let Some(word) = given.words.first() {
+        if let Some(at) = next_word(&rest, found) {
+            if let Some(flag) = args.first().filter(|arg| arg.starts_with('-')) {
+                return Err(Fail::Plain(format!(
+                    "Error: flags cannot be placed before plugin name: {flag}"
+                )));
+            }
             plugin::run(environment, args, &[])?;
-            Err(Fail::Plain(format!(
-                "error: unknown command {} for \"kubectl\"",
-                object::quote::quote(word)
-            )))
-        } else {
-            let names: Vec<&str> = COMMANDS.iter().map(|command| command.name).collect();
-            let text = format!(
-                "kubectl controls the Kubernetes cluster manager.\n\nCommands: {}\n",
-                names.join(", ")
-            );
-            crate::stdio::write(&mut std::io::stdout(), text.as_bytes());
-            Ok(())
-        };
+            return Err(Fail::error(format!(
+                "unknown command {} for \"kubectl\"",
+                object::quote::quote(&rest[at])
+            )));
+        }
+        flags::parse("", &[GLOBAL], &rest)?;
+        crate::stdio::write(&mut std::io::stdout(), help::overview().as_bytes());
+        return Ok(());
     };
     if command.name == "create" && next_word(&rest, found).is_some() {
         plugin::run(environment, args, &["create"])?;
@@ -199,24 +200,53 @@ pub(crate) fn run(environment: &Environment, args: &[String]) -> Result {
     let call = Call::new(environment, line, given);
     call.flags.notes.iter().for_each(|note| call.say(note));
     if call.flags.on("help") {
-        help(&call, command);
+        call.out(&help::of(&call.command, command));
         return Ok(());
     }
-    (command.run)(&call).map_err(|fail| fail.with_code(command.failure))
+    check_required(&call, &all)?;
+    (command.run)(&call).map_err(|fail| fail.with_code(command.failure))?;
+    match call.warnings() {
+        0 => Ok(()),
+        _ if !call.flags.on("warnings-as-errors") => Ok(()),
+        1 => Err(Fail::error("1 warning received")),
+        count => Err(Fail::error(format!("{count} warnings received"))),
+    }
+}
+
+/// Fails if a flag that the command needs was not given, or a global one has a wrong value.
+fn check_required(call: &Call<'_>, flags: &[&[Flag]]) -> Result {
+    let missing: Vec<String> = flags
+        .iter()
+        .copied()
+        .flatten()
+        .filter(|flag| flag.required && !call.flags.has(flag.name))
+        .map(|flag| object::quote::quote(flag.name))
+        .collect();
+    if !missing.is_empty() {
+        return Err(Fail::error(format!("required flag(s) {} not set", missing.join(", "))));
+    }
+    if call.flags.on("match-server-version") {
+        version::check_match(call)?;
+    }
+    Ok(())
 }
 
 /// The first word that is no flag and no flag's value.
 fn next_word(args: &[String], command: Option<&Command>) -> Option<usize> {
     let own = command.map_or(&[][..], |command| command.flags);
+    // A flag that is not known may have a value as well.
     let takes_value = |name: &str| {
         let mut all = GLOBAL.iter().chain(own.iter().copied().flatten());
-        all.any(|flag| {
-            let same = name.strip_prefix("--").map_or_else(
+        let known = all.find(|flag| {
+            name.strip_prefix("--").map_or_else(
                 || name.strip_prefix('-').map(str::to_owned) == flag.short.map(String::from),
                 |long| long == flag.name,
-            );
-            same && flag.bare.is_none()
-        })
+            )
+        });
+        match known {
+            Some(flag) => flag.bare.is_none(),
+            None => !name.contains('=') && (name.starts_with("--") || name.chars().count() == 2),
+        }
     };
     let mut at = 0;
     while let Some(arg) = args.get(at) {
@@ -231,46 +261,24 @@ fn next_word(args: &[String], command: Option<&Command>) -> Option<usize> {
     None
 }
 
-fn help(call: &Call<'_>, command: &Command) {
-    let mut text = format!("Usage:\n  kubectl {} [flags] [options]\n", call.command);
-    if !command.inner.is_empty() {
-        text += "\nAvailable Commands:\n";
-        for inner in command.inner {
-            text += &format!("  {}\n", inner.name);
-        }
-    }
-    let own: Vec<&Flag> = command.flags.iter().copied().flatten().collect();
-    if !own.is_empty() {
-        text += "\nOptions:\n";
-    }
-    for flag in own {
-        text += &flag_line(flag);
-    }
-    call.out(&text);
-}
-
-/// The flags that every command takes.
-fn options(call: &Call<'_>) {
-    let mut text = "The following options can be passed to any command:\n\n".to_owned();
-    for flag in GLOBAL.iter().filter(|flag| flag.name != "help") {
-        text += &flag_line(flag);
-    }
-    call.out(&text);
-}
-
-fn flag_line(flag: &Flag) -> String {
-    let short = flag.short.map_or(String::from("    "), |c| format!("-{c}, "));
-    let default = if flag.default.is_empty() { "''" } else { flag.default };
-    format!("    {short}--{}={default}\n", flag.name)
-}
-
 fn needs_more(call: &Call<'_>) -> Result {
     if let Some(word) = call.words().first() {
         Err(call.usage(format!("unknown command {}", object::quote::quote(word))))
     } else {
-        call.say(&format!("Usage:\n  kubectl {} [flags] [options]", call.command));
+        let command = find(&call.command);
+        call.say(&command.map(|command| help::of(&call.command, command)).unwrap_or_default());
         Err(Fail::Code(1))
     }
+}
+
+/// The command that the words of `path` lead to.
+fn find(path: &str) -> Option<&'static Command> {
+    let (mut known, mut found): (&'static [Command], _) = (COMMANDS, None);
+    for word in path.split(' ') {
+        found = known.iter().find(|command| command.name == word);
+        known = found?.inner;
+    }
+    found
 }
 
 /// Flags that name files.

@@ -178,7 +178,19 @@ fn readable(field: &str) -> String {
         }
         parts.last_mut().expect("the first starts one").push(*c);
     }
-    let shown = parts.into_iter().map(|part| {
+    let mut merged: Vec<String> = Vec::new();
+    let mut parts = parts.into_iter().peekable();
+    while let Some(mut part) = parts.next() {
+        let all_upper = part.chars().all(|c| !c.is_alphabetic() || c.is_uppercase());
+        if part.len() >= 2
+            && all_upper
+            && let Some(next) = parts.next_if(|next| next.starts_with(char::is_uppercase))
+        {
+            part += &next;
+        }
+        merged.push(part);
+    }
+    let shown = merged.into_iter().map(|part| {
         if ["API", "URL", "UID", "GUID"].contains(&part.to_uppercase().as_str()) {
             part.to_uppercase()
         } else if part.to_lowercase() == part {

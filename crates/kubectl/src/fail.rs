@@ -14,7 +14,7 @@ pub(crate) enum Fail {
     Usage { says: String, command: String, help: &'static str },
     /// What the server said, and what the command was doing.
     Server { status: Status, doing: String },
-    /// Several, each printed on its own.
+    /// Several, each printed on its own, without `error: `.
     Many(Vec<Fail>),
     /// One with an exit code of its own.
     Coded { fail: Box<Fail>, code: u8 },
@@ -72,7 +72,11 @@ impl Fail {
             ),
             Self::Server { status, doing } => (server(status, doing), 1),
             Self::Many(all) => {
-                let reports: Vec<(String, u8)> = all.iter().map(Fail::report).collect();
+                let report = |fail: &Fail| match fail {
+                    Self::Error(says) | Self::Plain(says) => (format!("{says}\n"), 1),
+                    fail => fail.report(),
+                };
+                let reports: Vec<(String, u8)> = all.iter().map(report).collect();
                 let texts: String = reports.iter().map(|report| report.0.as_str()).collect();
                 (texts, reports.iter().map(|report| report.1).max().unwrap_or(1))
             }

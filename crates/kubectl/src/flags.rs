@@ -19,6 +19,8 @@ pub(crate) struct Flag {
     pub(crate) bare: Option<&'static str>,
     /// What is said when it is used, if it is going away.
     pub(crate) deprecated: &'static str,
+    /// Whether the command does nothing without it.
+    pub(crate) required: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,7 +45,7 @@ impl Flag {
             Kind::Duration => "0s",
             _ => "",
         };
-        Self { name, short: None, kind, default, bare, deprecated: "" }
+        Self { name, short: None, kind, default, bare, deprecated: "", required: false }
     }
 
     pub(crate) const fn bool(name: &'static str) -> Self {
@@ -64,6 +66,10 @@ impl Flag {
 
     pub(crate) const fn deprecated(self, deprecated: &'static str) -> Self {
         Self { deprecated, ..self }
+    }
+
+    pub(crate) const fn required(self) -> Self {
+        Self { required: true, ..self }
     }
 
     pub(crate) const fn bare(self, bare: &'static str) -> Self {

@@ -252,8 +252,8 @@ fn resources(
             )));
         }
     };
-    for (_, object) in crate::select::read(path, &text)? {
-        add(all, Resource::new(object, chain))?;
+    for document in crate::files::read(path, &text, false) {
+        add(all, Resource::new(document?.1, chain))?;
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ pub(crate) mod age;
 pub(crate) mod columns;
 pub(crate) mod json;
 pub(crate) mod jsonpath;
+pub(crate) mod kyaml;
 mod order;
 pub(crate) mod table;
 pub(crate) mod tabs;
@@ -62,7 +63,10 @@ const ALLOWED: &str = "go-template,go-template-file,json,jsonpath,jsonpath-as-js
 impl Output {
     /// Reads the flags; `tables`: whether `wide` and columns are possible.
     pub(crate) fn of(call: &Call<'_>, tables: bool) -> Result<Self> {
-        let given = call.flags.text("output");
+        let mut given = call.flags.text("output");
+        if given.is_empty() && !call.flags.text("template").is_empty() {
+            given = "go-template";
+        }
         let (format, argument) = given.split_once('=').map_or((given, None), |(f, a)| (f, Some(a)));
         let argument =
             argument.or(Some(call.flags.text("template")).filter(|text| !text.is_empty()));
@@ -145,11 +149,12 @@ impl Output {
 
     /// One object of a known kind, as it is declared.
     pub(crate) fn print_declared(&self, call: &Call<'_>, object: &Value, done: &str) -> Result {
-        if let Self::Json = self {
-            call.out(&(json::declared(&shown(call, object)) + "\n"));
-            return Ok(());
+        match self {
+            Self::Json => call.out(&(json::declared(&shown(call, object)) + "\n")),
+            Self::Kyaml => call.out(&kyaml::declared(&shown(call, object))),
+            _ => return self.print(call, object, done),
         }
-        self.print(call, object, done)
+        Ok(())
     }
 
     /// One object; `done` is what is said of it in words.

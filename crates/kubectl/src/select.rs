@@ -1,13 +1,13 @@
 //! Which objects the arguments of a command mean: files, `type name…`, `type/name…`,
 //! or all of a type, with or without selector.
 
-use std::{fs, io::Read as _, path::Path};
+use object::{Value, quote::quote, selector::Selector};
 
-use object::{Value, from_json_next, quote::quote, selector::Selector, yaml};
-
+pub(crate) use crate::files::plain;
 use crate::{
     call::Call,
     fail::{Fail, Result},
+    files::{self, is_url},
     resources::Resource,
 };
 
@@ -118,7 +118,7 @@ impl Call<'_> {
             if !words.is_empty() {
                 let named = self.flags.all("filename").iter();
                 for name in named.filter(|name| *name != "-" && !is_url(name)) {
-                    files(Path::new(name), false)?;
+                    files::found(name, false)?;
                 }
                 return Err(Fail::error(
                     "when paths, URLs, or stdin is provided as input, you may not specify resource arguments as well",
@@ -325,13 +325,15 @@ impl Call<'_> {
     fn read_files(&self, how: How) -> Result<(Vec<Info>, Vec<Fail>)> {
         let (mut infos, mut fails) = (Vec::new(), Vec::new());
         let selector = self.selector()?;
-        for (source, object) in self.documents()? {
-            let labels = object["metadata"]["labels"].clone();
-            if !selector.matches_with(|key| labels.get(key).as_str()) {
-                continue;
-            }
-            match self.info(&source, object, how) {
-                Ok(info) => infos.push(info),
+        for document in self.documents()? {
+            let info = document.and_then(|(source, object)| {
+                files::check_metadata(&source, &object)?;
+                let labels = object["metadata"]["labels"].clone();
+                let info = self.info(&source, object, how)?;
+                Ok(selector.matches_with(|key| labels.get(key).as_str()).then_some(info))
+            });
+            match info {
+                Ok(info) => infos.extend(info),
                 Err(fail) => fails.push(fail),
             }
         }
@@ -370,7 +372,7 @@ impl Call<'_> {
             self.resources()?.of_kind(version, kind).cloned()
         };
         let Some(resource) = known else {
-            return Err(Fail::Plain(format!(
+            return Err(Fail::error(format!(
                 "resource mapping not found for name: {} namespace: {} from {}: no matches for kind {} in version {}\nensure CRDs are installed first",
                 quote(&name),
                 quote(&namespace),
@@ -397,47 +399,6 @@ impl Call<'_> {
         }
         Ok(Info { resource, namespace, name, source: source.to_owned(), object })
     }
-
-    /// What `-f` names, document by document; lists taken apart.
-    pub(crate) fn documents(&self) -> Result<Vec<(String, Value)>> {
-        let mut all = Vec::new();
-        if self.flags.has("kustomize") {
-            if !self.flags.all("filename").is_empty() {
-                return Err(Fail::error("only one of -f or -k can be specified"));
-            }
-            let folder = self.flags.text("kustomize");
-            let built = crate::kustomize::build(folder, &mut |text| self.say(text));
-            let objects = built.map_err(|fail| match fail {
-                Fail::Error(says) if says.starts_with("unable to find one of") => Fail::Plain(says),
-                other => other,
-            })?;
-            return Ok(objects.into_iter().map(|object| (folder.to_owned(), object)).collect());
-        }
-        for name in self.flags.all("filename") {
-            if name == "-" {
-                let mut text = String::new();
-                std::io::stdin()
-                    .lock()
-                    .take(1 << 28)
-                    .read_to_string(&mut text)
-                    .map_err(|e| Fail::error(e.to_string()))?;
-                all.extend(read("STDIN", &text)?);
-            } else if is_url(name) {
-                all.extend(read(name, &crate::fetch::text(name)?)?);
-            } else {
-                for file in files(Path::new(name), self.flags.on("recursive"))? {
-                    let text = fs::read_to_string(&file)
-                        .map_err(|e| Fail::error(format!("open {file}: {}", plain(&e))))?;
-                    all.extend(read(&file, &text)?);
-                }
-            }
-        }
-        Ok(all)
-    }
-}
-
-fn is_url(name: &str) -> bool {
-    name.starts_with("http://") || name.starts_with("https://")
 }
 
 fn items(resource: &Resource, list: &Value) -> Vec<Info> {
@@ -452,122 +413,4 @@ fn items(resource: &Resource, list: &Value) -> Vec<Info> {
         Info::of(resource, object)
     };
     list["items"].items().iter().map(item).collect()
-}
-
-/// An error of the system, in few words and lower case as Go has it.
-pub(crate) fn plain(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
-    text.to_lowercase()
-}
-
-fn files(path: &Path, recursive: bool) -> Result<Vec<String>> {
-    let shown = path.display().to_string();
-    let about = fs::metadata(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => {
-            Fail::error(format!("the path {} does not exist", quote(&shown)))
-        }
-        _ => {
-            Fail::error(format!("the path {} cannot be accessed: {}", quote(&shown), plain(&error)))
-        }
-    })?;
-    if !about.is_dir() {
-        return Ok(vec![shown]);
-    }
-    let mut found = Vec::new();
-    walk(path, recursive, &mut found)
-        .map_err(|error| Fail::error(format!("error reading {}: {error}", quote(&shown))))?;
-    if found.is_empty() {
-        return Err(Fail::error(format!(
-            "error reading [{shown}]: recognized file extensions are [.json .yaml .yml]"
-        )));
-    }
-    Ok(found)
-}
-
-fn walk(folder: &Path, recursive: bool, found: &mut Vec<String>) -> std::io::Result<()> {
-    let mut entries: Vec<_> = fs::read_dir(folder)?.collect::<std::io::Result<_>>()?;
-    entries.sort_by_key(fs::DirEntry::file_name);
-    for entry in entries {
-        let path = entry.path();
-        if path.is_dir() {
-            if recursive {
-                walk(&path, recursive, found)?;
-            }
-        } else if path.extension().is_some_and(|e| e == "json" || e == "yaml" || e == "yml") {
-            found.push(path.display().to_string());
-        }
-    }
-    Ok(())
-}
-
-/// The documents of a YAML text.
-fn documents(text: &str) -> std::result::Result<Vec<Value>, String> {
-    let documents = yaml::split(text).map_err(|error| error.to_string())?;
-    let objects = documents.into_iter().map(|document| {
-        yaml::from_yaml_lenient(document)
-            .map_err(|error| format!("error converting YAML to JSON: {error}"))
-    });
-    objects.collect()
-}
-
-/// The objects in a text, YAML or JSON.
-pub(crate) fn read(source: &str, text: &str) -> Result<Vec<(String, Value)>> {
-    let wrong = |why: String| Fail::Plain(format!("error parsing {source}: {why}"));
-    let mut objects = Vec::new();
-    if text.trim_start().starts_with('{') {
-        let mut rest = text;
-        while let Some(object) = from_json_next(&mut rest) {
-            match object {
-                Ok(object) => objects.push(object),
-                Err(error) => {
-                    // YAML may begin like JSON.
-                    objects = documents(text)
-                        .ok()
-                        .filter(|all| {
-                            all.iter().all(|object| object.is_object() || object.is_null())
-                        })
-                        .ok_or_else(|| wrong(format!("json: {error}")))?;
-                    break;
-                }
-            }
-        }
-    } else {
-        objects = documents(text).map_err(wrong)?;
-    }
-    let mut all = Vec::new();
-    for object in objects.into_iter().filter(|object| !object.is_null()) {
-        let kind = object["kind"].as_str().unwrap_or_default();
-        if kind.ends_with("List") && matches!(object["items"], Value::List(_)) {
-            all.extend(
-                object["items"].items().iter().map(|item| (source.to_owned(), item.clone())),
-            );
-            continue;
-        }
-        for field in ["apiVersion", "kind"] {
-            if object[field].as_str().unwrap_or_default().is_empty() {
-                let not = if field == "kind" {
-                    "Object 'Kind' is missing in"
-                } else {
-                    "Object 'apiVersion' is missing in"
-                };
-                let json = crate::print::json::compact(&object);
-                return Err(Fail::error(format!(
-                    "unable to decode {}: {not} '{json}'",
-                    quote(source)
-                )));
-            }
-        }
-        all.push((source.to_owned(), object));
-    }
-    Ok(all)
-}
-
-#[test]
-fn yaml_may_begin_like_json() {
-    let read = |text: &str| read("f", text).map(|all| all.len()).map_err(|fail| fail.words());
-    assert_eq!(read("{apiVersion: v1, kind: Pod}"), Ok(1));
-    assert_eq!(read("{apiVersion: v1, kind: Pod}\n---\napiVersion: v1\nkind: Pod\n"), Ok(2));
-    assert_eq!(read(r#"{"apiVersion":"v1","kind":"Pod"} {"apiVersion":"v1","kind":"Pod"}"#), Ok(2));
-    assert!(read("{apiVersion").is_err_and(|says| says.starts_with("error parsing f: json: ")));
 }

@@ -66,6 +66,9 @@ fn run(call: &Call<'_>, what: &What) -> Result {
     if changes.is_empty() && !list {
         return Err(Fail::error(format!("at least one {} update is required", what.noun)));
     }
+    if list && call.flags.has("output") {
+        return Err(Fail::error("--list and --output may not be specified together"));
+    }
     let (put, remove) = read(changes, what)?;
     let local = call.flags.on("local");
     if local && !call.has_files() {
@@ -103,6 +106,9 @@ fn read<'a>(changes: &'a [String], what: &What) -> Result<Changes<'a>> {
     for change in changes {
         if let Some((name, value)) = change.split_once('=') {
             if what.field == "labels" {
+                if value.contains('=') {
+                    return Err(Fail::error(format!("invalid label spec: {change}")));
+                }
                 let wrong = names::label_value(value);
                 if !wrong.is_empty() {
                     return Err(Fail::error(format!(
@@ -170,7 +176,7 @@ fn one(call: &Call<'_>, info: &Info, change: &Change<'_>, output: &Output) -> Re
         patch["metadata"][what.field][*name] = (*value).into();
     }
     for name in remove {
-        if there[*name].is_null() && what.noun == "label" {
+        if there[*name].is_null() && what.noun == "label" && dry_run != DryRun::Client {
             call.out(&format!("label {} not found.\n", quote(name)));
         }
         wanted.remove(name);

@@ -47,6 +47,7 @@ pub(crate) const COMMAND: Command = Command::new(
             Flag::bool("wait"),
             Flag::bool("overwrite").default("true"),
             Flag::bool("openapi-patch").default("true"),
+            Flag::text("subresource"),
         ],
     ],
     run,
@@ -90,6 +91,12 @@ fn run(call: &Call<'_>) -> Result {
             "--dry-run=client doesn't work with --server-side (did you mean --dry-run=server instead?)",
         ));
     }
+    if call.flags.on("all") && !call.flags.text("selector").is_empty() {
+        return Err(Fail::error("cannot set --all and --selector at the same time"));
+    }
+    if !call.flags.text("subresource").is_empty() && !server_side {
+        return Err(Fail::error("--subresource can only be specified for --server-side"));
+    }
     if call.flags.on("prune") && call.flags.text("selector").is_empty() && !call.flags.on("all") {
         return Err(Fail::error(
             "all resources selected for prune without explicitly passing --all. To prune all resources, pass the --all flag. If you did not mean to prune all resources, specify a label selector",
@@ -128,7 +135,9 @@ fn run(call: &Call<'_>) -> Result {
         }
     }
     if several && shown.len() > 1 {
-        output.print(call, &print::list(shown), "")?;
+        let mut list = print::list(shown);
+        list["metadata"] = Value::object();
+        output.print(call, &list, "")?;
     } else if let Some(object) = shown.first() {
         output.print(call, object, "")?;
     }
@@ -203,7 +212,11 @@ fn apply_on_server(call: &Call<'_>, info: &Info, dry_run: DryRun) -> Result<(Val
             quote(&info.source)
         )));
     }
-    let object = call.server()?.patch(&(info.path() + &query), PatchType::Apply, &info.object).map_err(|fail| match &fail {
+    let sub = match call.flags.text("subresource") {
+        "" => String::new(),
+        sub => format!("/{sub}"),
+    };
+    let object = call.server()?.patch(&(info.path() + &sub + &query), PatchType::Apply, &info.object).map_err(|fail| match &fail {
         Fail::Server { status, .. } if status.is("Conflict") => {
             let says = format!(
                 "Apply failed with {}\nPlease review the fields above--they currently have other managers. Here\nare the ways you can resolve this warning:\n* If you intend to manage all of these fields, please re-run the apply\n  command with the `--force-conflicts` flag.\n* If you do not intend to manage all of the fields, please edit your\n  manifest to remove references to the fields that should keep their\n  current managers.\n* You may co-own fields by updating your manifest to match the existing\n  value; in this case, you'll become the manager if the other manager(s)\n  stop managing the field (remove it from their configuration).\nSee https://kubernetes.io/docs/reference/using-api/server-side-apply/#conflicts",

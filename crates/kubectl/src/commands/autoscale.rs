@@ -27,7 +27,7 @@ pub(crate) const COMMAND: Command = Command::new(
         print::FLAGS,
         &[
             Flag::new("min", Kind::Int32).default("-1"),
-            Flag::new("max", Kind::Int32).default("-1"),
+            Flag::new("max", Kind::Int32).default("-1").required(),
             Flag::new("cpu-percent", Kind::Int32).default("-1").deprecated(
                 "Use --cpu with percentage or resource quantity format (e.g., '70%' for utilization or '500m' for milliCPU).",
             ),
@@ -46,7 +46,7 @@ fn run(call: &Call<'_>) -> Result {
     let dry_run = DryRun::of(call)?;
     let output = Output::of(call, false)?;
     let query = write_query(call, dry_run, "kubectl-autoscale")?;
-    let how = How { fetch: true, local: true, ..How::default() };
+    let how = How { fetch: !call.has_files(), ..How::default() };
     let (infos, fails) = call.select(call.words(), how)?;
     if infos.is_empty() {
         Fail::collect(fails)?;
@@ -60,9 +60,6 @@ fn run(call: &Call<'_>) -> Result {
 
 fn check(call: &Call<'_>) -> Result {
     let (min, max) = (call.flags.int("min"), call.flags.int("max"));
-    if !call.flags.has("max") {
-        return Err(Fail::error("required flag(s) \"max\" not set"));
-    }
     if max < 1 {
         return Err(Fail::error(format!(
             "--max=MAXPODS is required and must be at least 1, max: {max}"

@@ -48,7 +48,7 @@ const fn concat(lists: [&[Flag]; 5]) -> [Flag; 8] {
 }
 
 fn files(call: &Call<'_>) -> Result {
-    if let Some(word) = call.words().first().filter(|_| !call.has_files()) {
+    if let Some(word) = call.words().first() {
         return Err(call.usage(format!("Unexpected args: [{word}]")).into_unknown(word));
     }
     if !call.has_files() {
@@ -58,6 +58,12 @@ fn files(call: &Call<'_>) -> Result {
     if !raw.is_empty() {
         if call.flags.on("edit") {
             return Err(Fail::error("--raw and --edit are mutually exclusive"));
+        }
+        if !call.flags.text("output").is_empty() {
+            return Err(Fail::error("--raw and --output are mutually exclusive"));
+        }
+        if !call.flags.text("selector").is_empty() {
+            return Err(Fail::error("--raw and --selector (-l) are mutually exclusive"));
         }
         return raw_post(call, raw);
     }
@@ -71,6 +77,7 @@ fn files(call: &Call<'_>) -> Result {
     if call.flags.on("edit") {
         infos = edited(call, &infos)?;
     }
+    let mut printed = false;
     for info in infos {
         let mut object = info.object.clone();
         if call.flags.on("save-config") {
@@ -88,6 +95,9 @@ fn files(call: &Call<'_>) -> Result {
                     continue;
                 }
             }
+        }
+        if matches!(output, Output::Yaml) && std::mem::replace(&mut printed, true) {
+            call.out("---\n");
         }
         output.print(call, &object, &format!("created{}", dry_run.suffix()))?;
     }

@@ -47,16 +47,34 @@ fn run(call: &Call<'_>) -> Result {
         call.out_bytes(&bytes);
         return Ok(());
     }
-    let options = Options::of(call)?;
-    let ignore = call.flags.on("ignore-not-found") || call.flags.on("all");
+    let selecting =
+        ["selector", "field-selector"].iter().any(|flag| !call.flags.text(flag).is_empty());
+    let ignore = if call.flags.has("ignore-not-found") {
+        call.flags.on("ignore-not-found")
+    } else {
+        call.flags.on("all") || selecting
+    };
+    let dry_run = DryRun::of(call)?;
     let (infos, mut fails) =
         call.select(call.words(), How { local: true, ignore_missing: ignore, ..How::default() })?;
+    let options = Options::of(call, dry_run)?;
     if infos.is_empty() && fails.is_empty() {
         if options.short {
             return Ok(());
         }
         call.out("No resources found\n");
         return Ok(());
+    }
+    if call.flags.on("all-namespaces") && call.namespace_given() {
+        let refuse = |info: &Info| {
+            Fail::error(format!(
+                "the namespace from the provided object {} does not match the namespace \"\". You must pass '--namespace={}' to perform this operation.",
+                quote(&info.namespace),
+                info.namespace
+            ))
+        };
+        fails.extend(infos.iter().filter(|info| info.resource.namespaced).map(refuse));
+        return Fail::collect(fails);
     }
     if call.flags.on("interactive") && !confirm(call, &infos) {
         return Ok(());
@@ -77,7 +95,11 @@ fn run(call: &Call<'_>) -> Result {
                 going.push((info, answer));
             }
             Err(fail) if fail.is_not_found() && ignore => {}
-            Err(fail) => fails.push(fail),
+            Err(fail) if info.source.is_empty() => fails.push(fail),
+            Err(fail) => {
+                fails
+                    .push(fail.while_doing(format!("error when deleting {}", quote(&info.source))));
+            }
         }
     }
     Fail::collect(fails)?;
@@ -114,10 +136,10 @@ pub(crate) fn propagation(call: &Call<'_>) -> Result<&'static str> {
 }
 
 /// Asks once a second until an object is gone, to make it anew.
-pub(crate) fn until_gone(call: &Call<'_>, info: &Info, patience: Duration) -> Result {
+pub(crate) fn until_gone(call: &Call<'_>, path: &str, patience: Duration) -> Result {
     let began = Instant::now();
     loop {
-        match call.server()?.get(&info.path()) {
+        match call.server()?.get(path) {
             Err(fail) if fail.is_not_found() => return Ok(()),
             Err(fail) => return Err(fail),
             Ok(_) if began.elapsed() >= patience => {
@@ -138,13 +160,13 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    fn of(call: &Call<'_>) -> Result<Self> {
+    fn of(call: &Call<'_>, dry_run: DryRun) -> Result<Self> {
         let propagation = propagation(call)?;
         let short = match call.flags.text("output") {
             "" => false,
             "name" => true,
             _ => {
-                return Err(call.usage(format!(
+                return Err(Fail::error(format!(
                     "unexpected -o output mode: {}. We only support '-o name'",
                     call.flags.text("output")
                 )));
@@ -170,7 +192,7 @@ impl Options {
                 "--force and --grace-period greater than 0 cannot be specified together",
             ));
         }
-        Ok(Self { grace, propagation, dry_run: DryRun::of(call)?, short, force })
+        Ok(Self { grace, propagation, dry_run, short, force })
     }
 }
 

@@ -90,8 +90,11 @@ fn selector(call: &Call<'_>) -> Result<String> {
         return Err(Fail::error("--for must be in resource/name form"));
     };
     let resource = call.resources()?.find(word).map_err(|_| {
-        Fail::error(format!("the server doesn't have a resource type {}", quote(word)))
+        Fail::Plain(format!("the server doesn't have a resource type {}", quote(word)))
     })?;
+    if name.is_empty() {
+        return Ok(String::new());
+    }
     let selector = format!(
         "involvedObject.kind={},involvedObject.apiVersion={},involvedObject.name={name}",
         resource.kind,

@@ -47,7 +47,7 @@ fn run(call: &Call<'_>) -> Result {
     let query = write_query(call, dry_run, "kubectl-expose")?;
     // The selector is the service's, not one of objects.
     let (infos, mut fails) =
-        call.select_plain(call.words(), How { fetch: true, local: true, ..How::default() })?;
+        call.select_plain(call.words(), How { fetch: !call.has_files(), ..How::default() })?;
     for info in infos {
         let mut made = match service(call, &info) {
             Ok(service) => service,
@@ -186,6 +186,10 @@ fn ports(call: &Call<'_>, object: &Value, kind: &str) -> Result<Value> {
                     .collect(),
                 "containerPort",
             ),
+        };
+        let protocol = |port: &Value| match flags.text("protocol") {
+            "" => protocol(port),
+            given => given.to_owned(),
         };
         found.extend(list.iter().filter_map(|port| Some((port[field].as_i64()?, protocol(port)))));
         if found.is_empty() {

@@ -45,6 +45,7 @@ const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/js
 fn run(call: &Call<'_>) -> Result {
     let raw = call.flags.text("raw");
     if !raw.is_empty() {
+        check_raw(call, raw)?;
         return raw_get(call, raw);
     }
     if call.words().is_empty() && !call.has_files() {
@@ -52,10 +53,48 @@ fn run(call: &Call<'_>) -> Result {
         return Err(call.usage("Required resource not specified.\nUse \"kubectl explain <resource>\" for a detailed description of that resource (e.g. kubectl explain pods)."));
     }
     let output = Output::of(call, true)?;
+    check(call)?;
     if call.flags.on("watch") || call.flags.on("watch-only") {
         return super::get_watch(call, &output);
     }
     if output.is_human() { tables(call, &output) } else { objects(call, &output) }
+}
+
+fn check_raw(call: &Call<'_>, raw: &str) -> Result {
+    let filters = !call.flags.text("selector").is_empty()
+        || call.flags.on("watch")
+        || call.flags.on("watch-only");
+    Err(Fail::error(if !call.words().is_empty() {
+        "arguments may not be passed when --raw is specified".to_owned()
+    } else if filters {
+        "--raw may not be specified with other flags that filter the server request or alter the output".to_owned()
+    } else if !call.flags.text("output").is_empty() {
+        "--raw and --output are mutually exclusive".to_owned()
+    } else if !raw.starts_with('/') && !raw.contains("://") {
+        format!("--raw must be a valid URL path: parse {}: invalid URI for request", quote(raw))
+    } else {
+        return Ok(());
+    }))
+}
+
+fn check(call: &Call<'_>) -> Result {
+    let format = call.flags.text("output");
+    let not_with = |flag: &str| {
+        Err(Fail::error(format!("--{flag} option cannot be used with {format} printer")))
+    };
+    if call.flags.on("show-labels") && !matches!(format, "" | "wide") {
+        return not_with("show-labels");
+    }
+    if !call.flags.all("label-columns").is_empty() && format.starts_with("custom-columns") {
+        return not_with("label-columns");
+    }
+    let watches = call.flags.on("watch") || call.flags.on("watch-only");
+    if call.flags.on("output-watch-events") && !watches {
+        return Err(Fail::error(
+            "--output-watch-events option can only be used with --watch or --watch-only",
+        ));
+    }
+    Ok(())
 }
 
 fn raw_get(call: &Call<'_>, path: &str) -> Result {
@@ -86,6 +125,7 @@ pub(crate) fn parts(call: &Call<'_>) -> Result<(Vec<Part>, Vec<Fail>)> {
             let path = info.path() + &sub;
             parts.push(Part { resource: info.resource, path, single: true });
         }
+        let fails = if fails.is_empty() { fails } else { vec![Fail::Many(fails)] };
         return Ok((parts, fails));
     }
     let selecting =

@@ -21,7 +21,7 @@ pub(crate) const COMMAND: Command = Command::group(
         Command::new(
             "set",
             &[&[
-                Flag::text("section"),
+                Flag::text("section").required(),
                 Flag::text("command"),
                 Flag::text("name"),
                 Flag::text("policy"),
@@ -61,9 +61,6 @@ fn view(call: &Call<'_>) -> Result {
 }
 
 fn set(call: &Call<'_>) -> Result {
-    if !call.flags.has("section") {
-        return Err(Fail::error("required flag(s) \"section\" not set"));
-    }
     let place = place(call)?;
     check(call)?;
     let mut tree = preferences::read(&place)

@@ -61,8 +61,6 @@ fn run(call: &Call<'_>) -> Result {
             Fail::error(format!("unable to read patch file: open {file}: {}", plain(&error)))
         })?
     };
-    let patch: Value = yaml::from_yaml(&text)
-        .map_err(|error| Fail::error(format!("unable to parse {}: {error}", quote(&text))))?;
     let dry_run = DryRun::of(call)?;
     let output = Output::of(call, false)?;
     let query = write_query(call, dry_run, "kubectl-patch")?;
@@ -74,6 +72,11 @@ fn run(call: &Call<'_>) -> Result {
     check_local(call, local, dry_run)?;
     let (infos, mut fails) =
         call.select(call.words(), How { fetch: !local, local: true, ..How::default() })?;
+    if infos.is_empty() {
+        return Fail::collect(fails);
+    }
+    let patch: Value = yaml::from_yaml(&text)
+        .map_err(|error| Fail::error(format!("unable to parse {}: {error}", quote(&text))))?;
     for info in infos {
         if local {
             let patched = patched_here(&info.object, &patch, kind)?;
@@ -82,7 +85,8 @@ fn run(call: &Call<'_>) -> Result {
             continue;
         }
         if dry_run == DryRun::Client {
-            output.print(call, &info.object, "patched")?;
+            let patched = patched_here(&info.object, &patch, kind)?;
+            output.print(call, &patched, "patched")?;
             continue;
         }
         match call.server()?.patch(&(info.path() + &sub + &query), kind, &patch) {

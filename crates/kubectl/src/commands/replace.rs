@@ -175,5 +175,5 @@ fn remove(call: &Call<'_>, infos: &[Info]) -> Result {
         0 => PATIENCE,
         timeout => Duration::from_nanos(timeout.max(0).unsigned_abs()),
     };
-    infos.iter().try_for_each(|info| until_gone(call, info, patience))
+    infos.iter().try_for_each(|info| until_gone(call, &info.path(), patience))
 }

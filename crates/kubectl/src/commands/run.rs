@@ -27,7 +27,7 @@ pub(crate) const COMMAND: Command = Command::new(
         print::FLAGS,
         DETACH,
         &[
-            Flag::text("image"),
+            Flag::text("image").required(),
             Flag::text("image-pull-policy"),
             Flag::text("restart").default("Always"),
             Flag::new("env", Kind::Each),
@@ -46,16 +46,24 @@ pub(crate) const COMMAND: Command = Command::new(
             Flag::text("overrides"),
             Flag::text("override-type").default("merge"),
             Flag::new("pod-running-timeout", Kind::Duration).default("1m0s"),
+            Flag::bool("save-config"),
         ],
+        REMOVAL,
     ],
     run,
 );
 
+/// How `--rm` removes the pod.
+const REMOVAL: &[Flag] = &[
+    Flag::text("cascade").default("background").bare("background"),
+    Flag::new("grace-period", Kind::Int64).default("-1"),
+    Flag::bool("force"),
+    Flag::bool("wait"),
+    Flag::new("timeout", Kind::Duration),
+];
+
 fn run(call: &Call<'_>) -> Result {
     let flags = &call.flags;
-    if !flags.has("image") {
-        return Err(Fail::error("required flag(s) \"image\" not set"));
-    }
     let Some(name) = call.words().first() else {
         return Err(call.usage("NAME is required for run"));
     };
@@ -75,6 +83,9 @@ fn run(call: &Call<'_>) -> Result {
             object::quote::quote(image)
         )));
     }
+    if flags.duration("pod-running-timeout") <= 0 {
+        return Err(Fail::error("--pod-running-timeout must be higher than zero"));
+    }
     let attached = if flags.has("attach") { flags.on("attach") } else { flags.on("stdin") };
     let dry_run = DryRun::of(call)?;
     if attached && dry_run != DryRun::No {
@@ -92,10 +103,19 @@ fn run(call: &Call<'_>) -> Result {
         return Err(Fail::error("--port must be set when exposing a service"));
     }
     check_restart(flags.text("restart"))?;
+    let policy = flags.text("image-pull-policy");
+    if !matches!(policy, "" | "Always" | "IfNotPresent" | "Never") {
+        return Err(Fail::error(format!(
+            "invalid image pull policy: {policy}, valid values are: Always, IfNotPresent, Never"
+        )));
+    }
     let output = Output::of(call, false)?;
     let mut pod = pod(call, name)?;
     overrides(call, &mut pod)?;
     Record::of(call).note(&mut pod);
+    if flags.on("save-config") && dry_run != DryRun::Client {
+        super::create::annotate_declared(&mut pod);
+    }
     let query = write_query(call, dry_run, "kubectl-run")?;
     let namespace = call.namespace()?;
     if dry_run != DryRun::Client {
@@ -189,12 +209,7 @@ fn pod(call: &Call<'_>, name: &str) -> Result<Value> {
     }
     if !flags.text("port").is_empty() {
         let port = flags.text("port");
-        let number: i64 = port.parse().map_err(|_| {
-            Fail::error(format!(
-                "strconv.Atoi: parsing {}: invalid syntax",
-                object::quote::quote(port)
-            ))
-        })?;
+        let number: i64 = port.parse().map_err(|_| Fail::error("--port must be a number"))?;
         let mut made = Value::object();
         made["containerPort"] = number.into();
         container["ports"] = Value::List([made].into_iter().collect());
@@ -229,7 +244,7 @@ fn overrides(call: &Call<'_>, pod: &mut Value) -> Result {
         "json" => {
             *pod = schema::patch::json(pod, &patch)?;
         }
-        other => return Err(Fail::error(format!("--override-type={other} is not supported"))),
+        other => return Err(Fail::error(format!("invalid override type: {other}"))),
     }
     Ok(())
 }
@@ -333,9 +348,17 @@ fn is_over(pod: &Value) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }
 
+/// How long `--wait` waits when no timeout is given.
+const LONGEST_WAIT: std::time::Duration = std::time::Duration::from_hours(168);
+
 /// Deletes what `--rm` says is not to stay.
 fn remove(call: &Call<'_>, made: &[Value]) -> Result {
-    let options = tree("{apiVersion: v1, kind: DeleteOptions, propagationPolicy: Background}");
+    let mut options = tree("{apiVersion: v1, kind: DeleteOptions}");
+    options["propagationPolicy"] = super::delete::propagation(call)?.into();
+    let grace = call.flags.int("grace-period");
+    if call.flags.on("force") || grace >= 0 {
+        options["gracePeriodSeconds"] = grace.max(0).into();
+    }
     for object in made {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
         let kind = object["kind"].as_str().unwrap_or_default().to_lowercase();
@@ -349,6 +372,13 @@ fn remove(call: &Call<'_>, made: &[Value]) -> Result {
                 let name = object::quote::quote(name);
                 call.out(&format!("{kind} {name} deleted from {namespace} namespace\n"));
             }
+        }
+        if call.flags.on("wait") {
+            let limit = match u64::try_from(call.flags.duration("timeout")) {
+                Ok(nanos) if nanos > 0 => std::time::Duration::from_nanos(nanos),
+                _ => LONGEST_WAIT,
+            };
+            super::delete::until_gone(call, &path, limit)?;
         }
     }
     Ok(())

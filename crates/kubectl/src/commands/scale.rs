@@ -23,7 +23,7 @@ pub(crate) const COMMAND: Command = Command::new(
         record::FLAGS,
         print::FLAGS,
         &[
-            Flag::new("replicas", Kind::Int32),
+            Flag::new("replicas", Kind::Int32).required(),
             Flag::new("current-replicas", Kind::Int32).default("-1"),
             Flag::text("resource-version"),
             Flag::new("timeout", Kind::Duration),
@@ -54,9 +54,6 @@ fn run(call: &Call<'_>) -> Result {
 }
 
 fn check(call: &Call<'_>) -> Result<i64> {
-    if !call.flags.has("replicas") {
-        return Err(Fail::error("required flag(s) \"replicas\" not set"));
-    }
     match call.flags.int("replicas") {
         replicas @ 0.. => Ok(replicas),
         _ => Err(Fail::error(

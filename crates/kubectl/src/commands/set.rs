@@ -97,12 +97,13 @@ fn change_all(
         let mut object = match changed {
             Ok(object) => object,
             Err(fail) => {
-                fails.push(Fail::error(format!(
-                    "{}/{} {}",
-                    info.resource.plural,
-                    info.name,
-                    fail.words()
-                )));
+                // Without a server its resource is not known, only its kind.
+                let name = match call.flags.on("local") {
+                    false => format!("{}/{}", info.resource.plural, info.name),
+                    true if info.resource.group.is_empty() => info.named(),
+                    true => format!("{}\n", info.named()),
+                };
+                fails.push(Fail::Plain(format!("error: {name} {}\n", fail.words())));
                 continue;
             }
         };

@@ -56,6 +56,12 @@ fn run(call: &Call<'_>) -> Result {
             )));
         }
     }
+    let kind = words[0].split('/').next().unwrap_or_default();
+    if !matches!(kind.to_lowercase().as_str(), "node" | "nodes" | "no") {
+        return Err(Fail::error(format!(
+            "invalid resource type {kind}, only node types are supported"
+        )));
+    }
     let dry_run = DryRun::of(call)?;
     let output = Output::of(call, false)?;
     let query = write_query(call, dry_run, "kubectl-taint")?;
@@ -75,6 +81,9 @@ fn read(call: &Call<'_>, changes: &[String]) -> Result<(Vec<Taint>, Vec<Taint>)>
         let wrong = |why: String| call.usage(format!("invalid taint spec: {spec}, {why}"));
         let (body, dropped) =
             spec.strip_suffix('-').map_or((spec.as_str(), false), |body| (body, true));
+        if body.matches(':').count() > 1 {
+            return Err(call.usage(format!("invalid taint spec: {spec}")));
+        }
         let (pair, effect) = match body.split_once(':') {
             Some((pair, effect)) => (pair, effect),
             None if dropped => (body, ""),

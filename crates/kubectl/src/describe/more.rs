@@ -157,7 +157,12 @@ pub(crate) fn rows(rules: &[Value]) -> Vec<(String, String)> {
     found.extend(addresses);
     let line = |([group, resource, name, url], verbs): ([String; 4], Vec<String>)| {
         let verbs = verbs.join(" ");
-        let full = if group.is_empty() { resource.clone() } else { format!("{resource}.{group}") };
+        let (plural, sub) =
+            resource.split_once('/').map_or((resource.as_str(), String::new()), |(plural, sub)| {
+                (plural, format!("/{sub}"))
+            });
+        let dot = if group.is_empty() { "" } else { "." };
+        let full = format!("{plural}{dot}{group}{sub}");
         let key = format!("[{verbs}],[{group}],[{resource}],[{name}],[{url}]");
         (key, format!("{full}\t[{url}]\t[{name}]\t[{verbs}]"))
     };

@@ -124,7 +124,7 @@ impl Lists<'_> {
         let text = match self.output {
             Output::Yaml if self.count > 1 => format!("---\n{}", yaml::to_yaml(&list)),
             Output::Yaml => yaml::to_yaml(&list),
-            Output::Kyaml => yaml::to_kyaml(&list),
+            Output::Kyaml => print::kyaml::declared(&list),
             Output::Human { .. } | Output::Json => json::declared(&list) + "\n",
             output => return output.print(self.call, &list, ""),
         };

@@ -124,8 +124,14 @@ fn docker(call: &Call<'_>) -> Result {
         );
         add(&mut object, ".dockerconfigjson", config.as_bytes())?;
     }
+    let named = |data: &[u8]| {
+        let files = call.flags.all("from-file").iter();
+        files.clone().any(|file| file.contains('=')) || files.count() > 1 || data.is_empty()
+    };
     for (key, data) in sources(call)? {
-        add(&mut object, &key, &data)?;
+        // A file without a key is the configuration itself.
+        let key = if named(&data) { key.as_str() } else { ".dockerconfigjson" };
+        add(&mut object, key, &data)?;
     }
     make(call, object, "secrets", "failed to create secret ")
 }
@@ -197,6 +203,9 @@ fn sources(call: &Call<'_>) -> Result<Vec<(String, Vec<u8>)>> {
         file_source(source, &mut all)?;
     }
     for file in call.flags.all("from-env-file") {
+        if Path::new(file).is_dir() {
+            return Err(Fail::error("env config file cannot be a directory"));
+        }
         env_file(call, file, &mut all)?;
     }
     Ok(all)

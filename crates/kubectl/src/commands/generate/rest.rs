@@ -1,6 +1,11 @@
 //! The other kinds: namespaces, accounts, services, ingresses, budgets, quotas, tokens.
 
-use object::{Value, names, quantity::Quantity, quote::quote};
+use object::{
+    Value, names,
+    quantity::Quantity,
+    quote::quote,
+    selector::{Operator, Selector},
+};
 
 use super::{texts, values};
 use crate::{
@@ -30,9 +35,11 @@ pub(super) const SERVICE: Command = Command::group(
             service(call, "NodePort")
         }),
         Command::new("loadbalancer", &[WRITES, TCP], |call| service(call, "LoadBalancer")),
-        Command::new("externalname", &[WRITES, TCP, &[Flag::text("external-name")]], |call| {
-            service(call, "ExternalName")
-        }),
+        Command::new(
+            "externalname",
+            &[WRITES, TCP, &[Flag::text("external-name").required()]],
+            |call| service(call, "ExternalName"),
+        ),
     ],
 )
 .aliases(&["svc"]);
@@ -112,11 +119,14 @@ fn service(call: &Call<'_>, kind: &str) -> Result {
     let name = object["metadata"]["name"].clone();
     let cluster_ip = call.flags.text("clusterip");
     let ports = call.flags.all("tcp");
-    if kind == "ExternalName" && !call.flags.has("external-name") {
-        return Err(Fail::error("required flag(s) \"external-name\" not set"));
-    }
     if ports.is_empty() && cluster_ip != "None" && kind != "ExternalName" {
         return Err(Fail::error("at least one tcp port specifier must be provided"));
+    }
+    if kind == "ExternalName" {
+        let external = call.flags.text("external-name");
+        if !names::dns1123_subdomain(external).is_empty() {
+            return Err(Fail::error(format!("invalid service external name {external}")));
+        }
     }
     object["metadata"]["labels"]["app"] = name.clone();
     object["spec"]["selector"]["app"] = name;
@@ -352,10 +362,7 @@ fn disruption_budget(call: &Call<'_>) -> Result {
     if selector.is_empty() {
         return Err(Fail::error("a selector must be specified"));
     }
-    for pair in selector.split(',') {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        object["spec"]["selector"]["matchLabels"][key] = value.trim_start_matches('=').into();
-    }
+    object["spec"]["selector"] = label_selector(selector)?;
     let number = |text: &str| text.parse::<i64>().map_or_else(|_| Value::from(text), Value::from);
     if least.is_empty() {
         object["spec"]["maxUnavailable"] = number(most);
@@ -365,6 +372,44 @@ fn disruption_budget(call: &Call<'_>) -> Result {
     object["status"] =
         tree("{currentHealthy: 0, desiredHealthy: 0, disruptionsAllowed: 0, expectedPods: 0}");
     make(call, object, "poddisruptionbudgets.policy", "failed to create poddisruptionbudgets: ")
+}
+
+/// A selector as the field of an object has it.
+fn label_selector(text: &str) -> Result<Value> {
+    let parsed = Selector::parse(text).map_err(|error| {
+        Fail::error(format!("couldn't parse the selector string {}: {error}", quote(text)))
+    })?;
+    let mut selector = Value::object();
+    let mut expressions = Vec::new();
+    for requirement in parsed.requirements() {
+        let key = &*requirement.key;
+        let operator = match (&requirement.operator, requirement.values.as_slice()) {
+            (Operator::Equals | Operator::DoubleEquals, [value]) => {
+                selector["matchLabels"][key] = (&**value).into();
+                continue;
+            }
+            (Operator::Equals | Operator::DoubleEquals | Operator::In, _) => "In",
+            (Operator::NotEquals | Operator::NotIn, _) => "NotIn",
+            (Operator::Exists, _) => "Exists",
+            (Operator::DoesNotExist, _) => "DoesNotExist",
+            (other, _) => {
+                return Err(Fail::error(format!(
+                    "{other:?} is not a valid label selector operator"
+                )));
+            }
+        };
+        let mut expression = Value::object();
+        expression["key"] = key.into();
+        expression["operator"] = operator.into();
+        if !requirement.values.is_empty() {
+            expression["values"] = texts(&requirement.values);
+        }
+        expressions.push(expression);
+    }
+    if !expressions.is_empty() {
+        selector["matchExpressions"] = values(expressions);
+    }
+    Ok(selector)
 }
 
 fn priority_class(call: &Call<'_>) -> Result {

@@ -18,7 +18,7 @@ pub(super) const DEPLOYMENT: Command = Command::new(
     &[
         WRITES,
         &[
-            Flag::new("image", Kind::List),
+            Flag::new("image", Kind::List).required(),
             Flag::new("port", Kind::Int32).default("-1"),
             Flag::new("replicas", Kind::Int32).short('r').default("1"),
         ],
@@ -30,7 +30,10 @@ pub(super) const JOB: Command =
     Command::new("job", &[WRITES, &[Flag::text("image"), Flag::text("from")]], job);
 pub(super) const CRON_JOB: Command = Command::new(
     "cronjob",
-    &[WRITES, &[Flag::text("image"), Flag::text("schedule"), Flag::text("restart")]],
+    &[
+        WRITES,
+        &[Flag::text("image").required(), Flag::text("schedule").required(), Flag::text("restart")],
+    ],
     cron_job,
 )
 .aliases(&["cj"]);
@@ -38,14 +41,6 @@ pub(super) const CRON_JOB: Command = Command::new(
 /// The words after `--`, or after the name.
 fn command<'a>(call: &'a Call<'_>) -> &'a [String] {
     call.flags.dash.map_or(&[], |at| &call.words()[at..])
-}
-
-fn required(call: &Call<'_>, flag: &str) -> Result {
-    if call.flags.has(flag) {
-        Ok(())
-    } else {
-        Err(Fail::error(format!("required flag(s) \"{flag}\" not set")))
-    }
 }
 
 /// What a container of an image is called: the last part of its path.
@@ -59,7 +54,6 @@ fn container_name(image: &str) -> String {
 
 fn deployment(call: &Call<'_>) -> Result {
     one_name(call)?;
-    required(call, "image")?;
     let images = call.flags.all("image");
     if images.len() > 1 && !command(call).is_empty() {
         return Err(Fail::error("cannot specify multiple --image options and command"));
@@ -146,14 +140,6 @@ fn job(call: &Call<'_>) -> Result {
 
 fn cron_job(call: &Call<'_>) -> Result {
     let name = one_name(call)?;
-    let missing: Vec<String> = ["image", "schedule"]
-        .iter()
-        .filter(|f| !call.flags.has(f))
-        .map(|f| format!("\"{f}\""))
-        .collect();
-    if !missing.is_empty() {
-        return Err(Fail::error(format!("required flag(s) {} not set", missing.join(", "))));
-    }
     let mut object = begin(call, "batch/v1", "CronJob", true)?;
     let restart = match call.flags.text("restart") {
         "" => "OnFailure",
