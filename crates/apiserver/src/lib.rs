@@ -4,7 +4,6 @@
 mod accounts;
 mod admission;
 mod aggregation;
-mod allocate;
 mod at_rest;
 mod audit;
 mod authn;
@@ -14,24 +13,25 @@ mod client_config;
 mod condition;
 mod config;
 mod crds;
-mod dial;
 mod egress;
 mod emulation;
+mod environment;
 mod etcd;
 mod expressions;
 mod external_signer;
 mod features;
 mod flags;
 mod flow;
-mod ground;
+pub mod fuzz_targets;
+mod grpc_connector;
 mod handlers;
 mod health;
 mod identities;
-mod metered;
+mod instrumented_engine;
 mod peers;
-pub mod readers;
 mod reload;
 mod remote;
+mod service_allocator;
 mod serving;
 mod start;
 mod structured;
@@ -41,10 +41,11 @@ pub use self::{
     at_rest::{ENCRYPTION, unreadable},
     authn::{OidcFlags, ProxyHeaders},
     config::{Config, Flags},
+    environment::{ListenerSource, ServerEnvironment, StorageBackend},
     flags::{
-        ABSENT_FLAGS, AbsentFlag, AbsentFlags, AccountFlags, AuditFlags, ConnectionFlags, LogFlags,
-        Logging, MetricFlags, StorageFlags, Told, WholeFlags, grouped, let_verbosity_be_set,
+        ABSENT_FLAGS, AuditFlags, ConnectionFlags, GeneralFlags, GivenFlags, LogFlags, Logging,
+        MetricFlags, ServiceAccountFlags, StorageFlags, UnsupportedFlag, UnsupportedFlags, grouped,
+        register_verbosity_setter,
     },
-    ground::{Entry, Ground, Storage},
-    start::{Running, start, start_on, start_with},
+    start::{RunningServer, start, start_on, start_with},
 };

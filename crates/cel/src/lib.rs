@@ -6,6 +6,7 @@ mod ast;
 mod attribute;
 mod check;
 mod cost;
+mod decl_type;
 pub mod device;
 mod environment;
 mod error;
@@ -13,7 +14,6 @@ mod escape;
 mod eval;
 mod function;
 mod library;
-mod node;
 mod pattern;
 mod plan;
 pub mod policy;
@@ -27,15 +27,15 @@ mod validate;
 mod value;
 
 pub use self::{
-    cost::Estimate,
+    cost::CostRange,
+    decl_type::DeclType,
     environment::Environment,
     error::Error,
     escape::escape,
-    library::{Access, Authorizer, Check, Decision, Url},
-    node::Node,
-    program::{Bindings, CALL_LIMIT, Program, UNPLANNED},
-    rules::Rules,
-    source::Errors,
+    library::{AccessRequest, Authorizer, Decision, ResourceAttributes, Url},
+    program::{Bindings, CALL_LIMIT, INSTANTIATION_FAILED, Program},
+    rules::CrdRuleCompiler,
+    source::CompileErrors,
     types::Type,
     value::{Message, Value},
 };

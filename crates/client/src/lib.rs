@@ -9,7 +9,7 @@
 
 mod api;
 mod auth;
-mod cause;
+mod cause_header;
 mod client;
 mod codec;
 mod config;
@@ -17,40 +17,41 @@ mod connect;
 mod discovery;
 mod error;
 mod exec;
+mod http2_connection;
 mod kubeconfig;
-mod line;
 mod oidc;
 mod options;
 mod pool;
 mod proxy;
+mod proxy_env;
 mod resolve;
 mod resource;
 mod response;
 mod resume;
-mod surroundings;
 mod tls;
 mod upgrade;
 mod verify;
 mod watch;
 
 pub use self::{
-    api::{Api, Tree},
-    auth::{Auth, Issue},
-    cause::{CAUSE_HEADER, cause_from_header, cause_to_header},
+    api::{Api, ApiObject},
+    auth::{Auth, TokenSource},
+    cause_header::{CAUSE_HEADER, cause_from_header, cause_to_header},
     client::Client,
     config::{Config, OnWarning},
     connect::{
-        ADDRESS_NOT_ALLOWED, Addresses, Connect, Connected, Connecting, Io, Pipe, Tcp, Unix, Use,
+        ADDRESS_NOT_ALLOWED, Addresses, ConnectFuture, Connection, ConnectionUse, Connector, Io,
+        PipeConnector, TcpConnector, UnixConnector,
     },
-    discovery::{Found, Mapper},
+    discovery::{DiscoveredResource, RestMapper},
     error::Error,
     kubeconfig::Kubeconfig,
-    options::{Delete, Deletion, List, Page, Patch, Propagation, Selection},
+    options::{DeleteParams, DeleteResult, ListParams, ObjectList, Patch, Propagation, Selectors},
     proxy::Proxy,
-    resource::Resource,
+    resource::ApiResource,
     response::Response,
-    resume::{Followed, Resumed},
-    tls::{Pem, Tls},
+    resume::{ResumingWatch, WatchUpdate},
+    tls::{Pem, TlsOptions},
     upgrade::{Tunnel, WebSocket},
-    watch::{Notice, Start, Watch},
+    watch::{Watch, WatchEvent, WatchStart},
 };

@@ -47,9 +47,9 @@ mod wait;
 
 use self::get_watch::watch as get_watch;
 use crate::{
-    call::{Call, Environment, GLOBAL},
-    fail::{Fail, Result},
+    error::{CommandError, Result},
     flags::{self, Flag},
+    invocation::{Environment, GLOBAL_FLAGS, Invocation},
     select::Info,
 };
 
@@ -59,19 +59,19 @@ pub(crate) struct Command {
     pub(crate) name: &'static str,
     pub(crate) aliases: &'static [&'static str],
     pub(crate) flags: &'static [&'static [Flag]],
-    pub(crate) run: fn(&Call<'_>) -> Result,
-    pub(crate) inner: &'static [Command],
+    pub(crate) run: fn(&Invocation<'_>) -> Result,
+    pub(crate) subcommands: &'static [Command],
     /// The exit code of failures, where 1 means something else.
-    pub(crate) failure: u8,
+    pub(crate) failure_exit_code: u8,
 }
 
 impl Command {
     pub(crate) const fn new(
         name: &'static str,
         flags: &'static [&'static [Flag]],
-        run: fn(&Call<'_>) -> Result,
+        run: fn(&Invocation<'_>) -> Result,
     ) -> Self {
-        Self { name, aliases: &[], flags, run, inner: &[], failure: 1 }
+        Self { name, aliases: &[], flags, run, subcommands: &[], failure_exit_code: 1 }
     }
 
     pub(crate) const fn aliases(self, aliases: &'static [&'static str]) -> Self {
@@ -79,16 +79,17 @@ impl Command {
     }
 
     pub(crate) const fn failure(self, failure: u8) -> Self {
-        Self { failure, ..self }
+        Self { failure_exit_code: failure, ..self }
     }
 
     pub(crate) const fn inner(self, inner: &'static [Command]) -> Self {
-        Self { inner, ..self }
+        Self { subcommands: inner, ..self }
     }
 
     /// A command that only leads to others.
     pub(crate) const fn group(name: &'static str, inner: &'static [Command]) -> Self {
-        Self { name, aliases: &[], flags: &[], run: needs_more, inner, failure: 1 }
+        Self { name, aliases: &[], flags: &[], run: require_subcommand, subcommands: inner, failure_exit_code: 1 ,
+        }
     }
 }
 
@@ -138,12 +139,12 @@ pub(crate) const COMMANDS: &[Command] = &[
     plugin::COMMAND,
     kuberc::COMMAND,
     Command::new("options", &[], |call| {
-        call.out(&help::global());
+        call.print(&help::global());
         Ok(())
     }),
     Command::new("help", &[], help::run),
     Command::new("alpha", &[], |call| {
-        call.say("No alpha commands are available in this version of kubectl");
+        call.print_err("No alpha commands are available in this version of kubectl");
         Ok(())
     }),
 ];
@@ -168,7 +169,7 @@ pub(crate) fn run(environment: &Environment, args: &[String]) -> Result {
         };
         rest.remove(at);
         path.push(command.name);
-        (known, found) = (command.inner, Some(command));
+        (known, found) = (command.subcommands, Some(command));
         if known.is_empty() {
             break;
         }
@@ -177,17 +178,17 @@ pub(crate) fn run(environment: &Environment, args: &[String]) -> Result {
     let Some(command) = found else {
         if let Some(at) = next_word(&rest, found) {
             if let Some(flag) = args.first().filter(|arg| arg.starts_with('-')) {
-                return Err(Fail::Plain(format!(
+                return Err(CommandError::Raw(format!(
                     "Error: flags cannot be placed before plugin name: {flag}"
                 )));
             }
             plugin::run(environment, args, &[])?;
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "unknown command {} for \"kubectl\"",
                 object::quote::quote(&rest[at])
             )));
         }
-        flags::parse("", &[GLOBAL], &rest)?;
+        flags::parse("", &[GLOBAL_FLAGS], &rest)?;
         crate::stdio::write(&mut std::io::stdout(), help::overview().as_bytes());
         return Ok(());
     };
@@ -195,37 +196,37 @@ pub(crate) fn run(environment: &Environment, args: &[String]) -> Result {
         plugin::run(environment, args, &["create"])?;
     }
     let mut all: Vec<&[Flag]> = command.flags.to_vec();
-    all.push(GLOBAL);
-    let given = flags::parse(&line, &all, &rest).map_err(|fail| fail.with_code(command.failure))?;
-    let call = Call::new(environment, line, given);
-    call.flags.notes.iter().for_each(|note| call.say(note));
-    if call.flags.on("help") {
-        call.out(&help::of(&call.command, command));
+    all.push(GLOBAL_FLAGS);
+    let given = flags::parse(&line, &all, &rest).map_err(|fail| fail.with_code(command.failure_exit_code))?;
+    let call = Invocation::new(environment, line, given);
+    call.flags.deprecations.iter().for_each(|note| call.print_err(note));
+    if call.flags.is_true("help") {
+        call.print(&help::of(&call.command, command));
         return Ok(());
     }
     check_required(&call, &all)?;
-    (command.run)(&call).map_err(|fail| fail.with_code(command.failure))?;
+    (command.run)(&call).map_err(|fail| fail.with_code(command.failure_exit_code))?;
     match call.warnings() {
         0 => Ok(()),
-        _ if !call.flags.on("warnings-as-errors") => Ok(()),
-        1 => Err(Fail::error("1 warning received")),
-        count => Err(Fail::error(format!("{count} warnings received"))),
+        _ if !call.flags.is_true("warnings-as-errors") => Ok(()),
+        1 => Err(CommandError::error("1 warning received")),
+        count => Err(CommandError::error(format!("{count} warnings received"))),
     }
 }
 
 /// Fails if a flag that the command needs was not given, or a global one has a wrong value.
-fn check_required(call: &Call<'_>, flags: &[&[Flag]]) -> Result {
+fn check_required(call: &Invocation<'_>, flags: &[&[Flag]]) -> Result {
     let missing: Vec<String> = flags
         .iter()
         .copied()
         .flatten()
-        .filter(|flag| flag.required && !call.flags.has(flag.name))
+        .filter(|flag| flag.required && !call.flags.is_set(flag.name))
         .map(|flag| object::quote::quote(flag.name))
         .collect();
     if !missing.is_empty() {
-        return Err(Fail::error(format!("required flag(s) {} not set", missing.join(", "))));
+        return Err(CommandError::error(format!("required flag(s) {} not set", missing.join(", "))));
     }
-    if call.flags.on("match-server-version") {
+    if call.flags.is_true("match-server-version") {
         version::check_match(call)?;
     }
     Ok(())
@@ -236,7 +237,7 @@ fn next_word(args: &[String], command: Option<&Command>) -> Option<usize> {
     let own = command.map_or(&[][..], |command| command.flags);
     // A flag that is not known may have a value as well.
     let takes_value = |name: &str| {
-        let mut all = GLOBAL.iter().chain(own.iter().copied().flatten());
+        let mut all = GLOBAL_FLAGS.iter().chain(own.iter().copied().flatten());
         let known = all.find(|flag| {
             name.strip_prefix("--").map_or_else(
                 || name.strip_prefix('-').map(str::to_owned) == flag.short.map(String::from),
@@ -244,7 +245,7 @@ fn next_word(args: &[String], command: Option<&Command>) -> Option<usize> {
             )
         });
         match known {
-            Some(flag) => flag.bare.is_none(),
+            Some(flag) => flag.no_opt_default.is_none(),
             None => !name.contains('=') && (name.starts_with("--") || name.chars().count() == 2),
         }
     };
@@ -261,13 +262,13 @@ fn next_word(args: &[String], command: Option<&Command>) -> Option<usize> {
     None
 }
 
-fn needs_more(call: &Call<'_>) -> Result {
-    if let Some(word) = call.words().first() {
+fn require_subcommand(call: &Invocation<'_>) -> Result {
+    if let Some(word) = call.args().first() {
         Err(call.usage(format!("unknown command {}", object::quote::quote(word))))
     } else {
         let command = find(&call.command);
-        call.say(&command.map(|command| help::of(&call.command, command)).unwrap_or_default());
-        Err(Fail::Code(1))
+        call.print_err(&command.map(|command| help::of(&call.command, command)).unwrap_or_default());
+        Err(CommandError::Code(1))
     }
 }
 
@@ -276,14 +277,14 @@ fn find(path: &str) -> Option<&'static Command> {
     let (mut known, mut found): (&'static [Command], _) = (COMMANDS, None);
     for word in path.split(' ') {
         found = known.iter().find(|command| command.name == word);
-        known = found?.inner;
+        known = found?.subcommands;
     }
     found
 }
 
 /// Flags that name files.
 pub(crate) const FILES: &[Flag] = &[
-    Flag::new("filename", flags::Kind::List).short('f'),
+    Flag::new("filename", flags::FlagType::StringSlice).short('f'),
     Flag::text("kustomize").short('k'),
     Flag::bool("recursive").short('R'),
 ];
@@ -295,7 +296,7 @@ pub(crate) const ALL_NAMESPACES: &[Flag] = &[Flag::bool("all-namespaces").short(
 pub(crate) const DRY_RUN: &[Flag] = &[Flag::text("dry-run").default("none").bare("unchanged")];
 pub(crate) const FIELD_MANAGER: &[Flag] = &[Flag::text("field-manager")];
 pub(crate) const VALIDATE: &[Flag] = &[Flag::text("validate").default("strict").bare("strict")];
-pub(crate) const CHUNKS: &[Flag] = &[Flag::new("chunk-size", flags::Kind::Int64).default("500")];
+pub(crate) const CHUNKS: &[Flag] = &[Flag::new("chunk-size", flags::FlagType::Int64).default("500")];
 
 /// What `--dry-run` asks for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -306,7 +307,7 @@ pub(crate) enum DryRun {
 }
 
 impl DryRun {
-    pub(crate) fn of(call: &Call<'_>) -> Result<Self> {
+    pub(crate) fn of(call: &Invocation<'_>) -> Result<Self> {
         match call.flags.text("dry-run") {
             "" | "none" | "false" => Ok(Self::No),
             "client" => Ok(Self::Client),
@@ -317,7 +318,7 @@ impl DryRun {
                 );
                 Ok(Self::Client)
             }
-            other => Err(Fail::error(format!(
+            other => Err(CommandError::error(format!(
                 "Invalid dry-run value ({other}). Must be \"none\", \"server\", or \"client\"."
             ))),
         }
@@ -334,13 +335,14 @@ impl DryRun {
 }
 
 /// Does something with one object after the other; what fails is told at the end.
-pub(crate) fn each(infos: &[Info], mut fails: Vec<Fail>, one: impl Fn(&Info) -> Result) -> Result {
+pub(crate) fn for_each_object(infos: &[Info], mut fails: Vec<CommandError>, one: impl Fn(&Info) -> Result,
+) -> Result {
     fails.extend(infos.iter().filter_map(|info| one(info).err()));
-    Fail::collect(fails)
+    CommandError::collect(fails)
 }
 
 /// The query of a write.
-pub(crate) fn write_query(call: &Call<'_>, dry_run: DryRun, manager: &str) -> Result<String> {
+pub(crate) fn write_query(call: &Invocation<'_>, dry_run: DryRun, manager: &str) -> Result<String> {
     let mut query = Vec::new();
     if dry_run == DryRun::Server {
         query.push("dryRun=All".to_owned());
@@ -354,12 +356,12 @@ pub(crate) fn write_query(call: &Call<'_>, dry_run: DryRun, manager: &str) -> Re
     Ok(format!("?{}", query.join("&")))
 }
 
-fn validation(call: &Call<'_>) -> Result<&'static str> {
+fn validation(call: &Invocation<'_>) -> Result<&'static str> {
     match call.flags.text("validate") {
         "strict" | "true" => Ok("Strict"),
         "warn" => Ok("Warn"),
         "ignore" | "false" => Ok("Ignore"),
-        other => Err(Fail::error(format!(
+        other => Err(CommandError::error(format!(
             "invalid - validate option {}; must be one of: strict (or true), warn, ignore (or false)",
             object::quote::quote(other)
         ))),

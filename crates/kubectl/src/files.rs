@@ -5,8 +5,8 @@ use std::{fs, io::Read as _, path::Path};
 use object::{Value, from_json_next, quote::quote, yaml};
 
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
+    invocation::Invocation,
+    error::{CommandError, Result},
 };
 
 /// A document with the name of the file it was read from.
@@ -14,18 +14,18 @@ pub(crate) type Document = (String, Value);
 
 const LARGEST_INPUT: u64 = 1 << 28;
 
-impl Call<'_> {
+impl Invocation<'_> {
     /// What `-f` and `-k` name, lists taken apart. A file that cannot be read keeps the others from
     /// being used only where it cannot be found.
     pub(crate) fn documents(&self) -> Result<Vec<Result<Document>>> {
-        if self.flags.has("kustomize") {
+        if self.flags.is_set("kustomize") {
             if !self.flags.all("filename").is_empty() {
-                return Err(Fail::error("only one of -f or -k can be specified"));
+                return Err(CommandError::error("only one of -f or -k can be specified"));
             }
             let folder = self.flags.text("kustomize");
-            let built = crate::kustomize::build(folder, &mut |text| self.say(text));
+            let built = crate::kustomize::build(folder, &mut |text| self.print_err(text));
             let objects = built.map_err(|fail| match fail {
-                Fail::Error(says) if says.starts_with("unable to find one of") => Fail::Plain(says),
+                CommandError::Error(says) if says.starts_with("unable to find one of") => CommandError::Raw(says),
                 other => other,
             })?;
             return Ok(objects.into_iter().map(|object| Ok((folder.to_owned(), object))).collect());
@@ -36,7 +36,7 @@ impl Call<'_> {
             if name == "-" || is_url(name) {
                 found_files.push(name.clone());
             } else {
-                found_files.extend(found(name, self.flags.on("recursive"))?);
+                found_files.extend(found(name, self.flags.is_true("recursive"))?);
             }
         }
         for name in found_files {
@@ -55,14 +55,14 @@ impl Call<'_> {
         if name == "-" {
             let mut text = String::new();
             let mut input = std::io::stdin().lock().take(LARGEST_INPUT);
-            input.read_to_string(&mut text).map_err(|error| Fail::error(error.to_string()))?;
+            input.read_to_string(&mut text).map_err(|error| CommandError::error(error.to_string()))?;
             return Ok(("STDIN".to_owned(), text));
         }
         if is_url(name) {
             return Ok((name.to_owned(), crate::fetch::text(name)?));
         }
         let text = fs::read_to_string(name)
-            .map_err(|error| Fail::error(format!("open {name}: {}", plain(&error))))?;
+            .map_err(|error| CommandError::error(format!("open {name}: {}", go_io_error(&error))))?;
         Ok((name.to_owned(), text))
     }
 }
@@ -72,7 +72,7 @@ pub(crate) fn is_url(name: &str) -> bool {
 }
 
 /// An error of the system, in few words and lower case as Go has it.
-pub(crate) fn plain(error: &std::io::Error) -> String {
+pub(crate) fn go_io_error(error: &std::io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     text.to_lowercase()
@@ -80,7 +80,7 @@ pub(crate) fn plain(error: &std::io::Error) -> String {
 
 /// The files that a path or a pattern means.
 pub(crate) fn found(name: &str, recursive: bool) -> Result<Vec<String>> {
-    let missing = || Fail::error(format!("the path {} does not exist", quote(name)));
+    let missing = || CommandError::error(format!("the path {} does not exist", quote(name)));
     let about = match fs::metadata(name) {
         Ok(about) => about,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -92,10 +92,10 @@ pub(crate) fn found(name: &str, recursive: bool) -> Result<Vec<String>> {
             return Ok(each.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect());
         }
         Err(error) => {
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "the path {} cannot be accessed: {}",
                 quote(name),
-                plain(&error)
+                go_io_error(&error)
             )));
         }
     };
@@ -104,9 +104,9 @@ pub(crate) fn found(name: &str, recursive: bool) -> Result<Vec<String>> {
     }
     let mut all = Vec::new();
     walk(Path::new(name), recursive, &mut all)
-        .map_err(|error| Fail::error(format!("error reading {}: {error}", quote(name))))?;
+        .map_err(|error| CommandError::error(format!("error reading {}: {error}", quote(name))))?;
     if all.is_empty() {
-        return Err(Fail::error(format!(
+        return Err(CommandError::error(format!(
             "error reading [{name}]: recognized file extensions are [.json .yaml .yml]"
         )));
     }
@@ -170,12 +170,12 @@ fn yaml_documents(text: &str) -> std::result::Result<Vec<Value>, String> {
 pub(crate) fn read(source: &str, text: &str, validates: bool) -> Vec<Result<Document>> {
     let objects = match parse(text) {
         Ok(objects) => objects,
-        Err(why) => return vec![Err(Fail::error(format!("error parsing {source}: {why}")))],
+        Err(why) => return vec![Err(CommandError::error(format!("error parsing {source}: {why}")))],
     };
     let mut all = Vec::new();
     for object in objects.into_iter().filter(|object| !object.is_null()) {
         if validates && let Some(why) = invalid(&object) {
-            all.push(Err(Fail::error(format!(
+            all.push(Err(CommandError::error(format!(
                 "error validating {}: error validating data: {why}; if you choose to ignore these errors, turn validation off with --validate=false",
                 quote(source)
             ))));
@@ -232,7 +232,7 @@ fn invalid(object: &Value) -> Option<&'static str> {
 fn named(source: &str, object: Value) -> Result<Document> {
     for (field, missing) in [("kind", "Kind"), ("apiVersion", "apiVersion")] {
         if object[field].as_str().unwrap_or_default().is_empty() {
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "unable to decode {}: Object '{missing}' is missing in '{}'",
                 quote(source),
                 crate::print::json::compact(&object)
@@ -246,9 +246,9 @@ fn named(source: &str, object: Value) -> Result<Document> {
 pub(crate) fn check_metadata(source: &str, object: &Value) -> Result {
     let mut partial = Value::object();
     partial["metadata"] = object["metadata"].clone();
-    let kind = schema::Definition::of::<api::core::ConfigMap>();
-    kind.conform(&mut partial, &mut Vec::new())
-        .map_err(|why| Fail::error(format!("unable to decode {}: {why}", quote(source))))
+    let kind = schema::ResourceDefinition::of::<api::core::ConfigMap>();
+    kind.coerce(&mut partial, &mut Vec::new())
+        .map_err(|why| CommandError::error(format!("unable to decode {}: {why}", quote(source))))
 }
 
 #[cfg(test)]
@@ -257,7 +257,7 @@ mod tests {
 
     fn words(text: &str, validates: bool) -> std::result::Result<usize, String> {
         let documents: Result<Vec<Document>> = read("f", text, validates).into_iter().collect();
-        documents.map(|all| all.len()).map_err(|fail| fail.words())
+        documents.map(|all| all.len()).map_err(|fail| fail.message())
     }
 
     #[test]
@@ -289,7 +289,7 @@ mod tests {
     #[test]
     fn metadata_has_its_types() {
         let object = yaml::from_yaml("{metadata: {labels: {x: true}}}").expect("YAML");
-        let says = check_metadata("f", &object).expect_err("a bool").words();
+        let says = check_metadata("f", &object).expect_err("a bool").message();
         assert_eq!(
             says,
             "unable to decode \"f\": json: cannot unmarshal bool into Go struct field ObjectMeta.metadata.labels of type string"

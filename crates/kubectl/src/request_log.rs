@@ -35,7 +35,7 @@ impl RequestLog {
             self.body("Request Body", body);
         }
         if self.level >= 7 {
-            self.say(&format!(
+            self.print_err(&format!(
                 "\"Request\" verb={} url={} headers={}",
                 quote(verb.as_str()),
                 quote(&format!("{}{path}", self.base)),
@@ -62,7 +62,7 @@ impl RequestLog {
         if self.level >= 8 {
             text += &format!(" headers={}", block(&lines(headers)));
         }
-        self.say(&format!("{text} milliseconds={}", sent.at.elapsed().as_millis()));
+        self.print_err(&format!("{text} milliseconds={}", sent.at.elapsed().as_millis()));
     }
 
     /// Logs a whole response body.
@@ -82,18 +82,18 @@ impl RequestLog {
         let shown: String = text.chars().take(most).collect();
         let left = text.len() - shown.len();
         let more = if left > 0 { format!(" [truncated {left} chars]") } else { String::new() };
-        self.say(&format!("\"{title}\" body={}", value(&(shown + &more))));
+        self.print_err(&format!("\"{title}\" body={}", value(&(shown + &more))));
     }
 
     #[expect(clippy::unused_self, reason = "a log is what speaks")]
-    fn say(&self, text: &str) {
+    fn print_err(&self, text: &str) {
         crate::stdio::write(&mut std::io::stderr(), format!("{}\n", line('I', text)).as_bytes());
     }
 }
 
 /// A line of the log: its severity, the time, the process, and the text.
 pub(crate) fn line(severity: char, text: &str) -> String {
-    let now = jiff::Timestamp::from_microsecond(SystemClock.micros()).unwrap_or_default();
+    let now = jiff::Timestamp::from_microsecond(SystemClock.now_micros()).unwrap_or_default();
     let (now, pid) = (now.strftime("%m%d %H:%M:%S.%6f"), std::process::id());
     format!("{severity}{now} {pid:7} kubectl:1] {text}")
 }

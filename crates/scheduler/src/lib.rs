@@ -6,43 +6,47 @@
 //!                        no node will do: preempt(pod, snapshot) → delete others, say why
 //! ```
 
-mod amounts;
+mod affinity_terms;
 mod claims;
 mod cycle;
-mod peers;
-mod place;
+mod default_selectors;
 mod plugin;
 mod plugins;
 mod preempt;
-mod refuse;
+mod resources;
+mod scheduling_loop;
+mod scheduling_queue;
 mod snapshot;
 mod state;
-mod terms;
-mod waiting;
+mod unschedulable;
 
 pub use self::{
-    amounts::Amounts,
-    claims::Claimed,
+    affinity_terms::{AffinityTerm, AffinityTerms, NamespaceLabels},
+    claims::PodVolumeClaims,
     cycle::{Unschedulable, schedule},
-    place::start,
-    plugin::{Judge, PLUGINS, Plugin, Unfit},
-    preempt::{Sacrifice, preempt},
+    plugin::{FilterError, NodeEvaluator, PLUGINS, Plugin},
+    preempt::{PreemptionCandidate, preempt},
+    resources::Resources,
+    scheduling_loop::start,
     snapshot::{NodeInfo, PodInfo, Snapshot},
-    terms::{Namespaces, Term, Terms},
 };
 
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Pods that name another scheduler are left alone.
-    pub name: String,
+    pub scheduler_name: String,
     /// How many of the nodes are looked at, in percent; 0: fewer the more there are.
     pub percentage_of_nodes_to_score: u8,
     /// How many bindings may be on their way at once.
-    pub bindings: usize,
+    pub max_concurrent_bindings: usize,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { name: "default-scheduler".into(), percentage_of_nodes_to_score: 0, bindings: 64 }
+        Self {
+            scheduler_name: "default-scheduler".into(),
+            percentage_of_nodes_to_score: 0,
+            max_concurrent_bindings: 64,
+        }
     }
 }

@@ -3,10 +3,9 @@
 
 pub mod apply;
 mod check;
-mod conform;
+mod coerce;
 pub mod custom;
 mod definition;
-pub mod effort;
 mod errors;
 mod formats;
 mod gates;
@@ -22,22 +21,24 @@ mod published;
 #[cfg(test)]
 mod sample;
 mod warnings;
+pub mod work_budget;
 
 pub use self::{
-    check::{check, shown},
-    conform::{Unknown, conform, conform_as},
-    definition::{ColumnInfo, Definition, Hooks, age, human_duration},
-    errors::{ErrorType, Errors, FieldError},
-    gates::{Gates, has_gate},
+    check::{format_go_value, validate_declarative},
+    coerce::{UnknownFields, coerce_to_schema, coerce_to_schema_version},
+    definition::{ResourceDefinition, Strategy, TableColumnDefinition, age, human_duration},
+    errors::{ErrorList, ErrorType, FieldError},
+    gates::{FeatureGates, has_gated_field},
     kind::{
-        Column, Grace, Index, Kind, METADATA, NameRule, Names, Part, Scope, Storage, Subresource,
-        Writer, check_name, names, verbs,
+        CLIENT_METADATA_FIELDS, GracefulDeletion, Kind, Part, ResourceNames, Scope,
+        SelectableField, StorageConfig, Subresource, TableColumn, ValidateName, WriteContext,
+        name_validation, validate_name, verbs,
     },
     meta::{
-        check_annotations, check_finalizer, check_finalizers, check_labels, check_meta,
-        check_meta_again,
+        validate_annotations, validate_finalizer_name, validate_finalizers, validate_labels,
+        validate_object_meta, validate_object_meta_repeated,
     },
     normalize::normalize,
-    path::Path,
-    warnings::Warnings,
+    path::FieldPath,
+    warnings::WarningList,
 };

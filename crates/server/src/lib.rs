@@ -7,96 +7,107 @@
 //! ```
 
 mod admit;
-mod aggregate;
-mod arriving;
+mod aggregator;
+mod allocator;
 mod audit;
 mod auth;
-mod bell;
+mod batched_tcp;
 mod body;
 mod cbor;
-mod claim;
 mod codec;
 mod compress;
 mod config;
 mod convert;
 mod deadline;
 mod discovery;
-mod edge;
 mod encodings;
 mod encryption;
+mod etag;
 pub mod expensive;
 mod filters;
 mod flow;
 mod health;
+mod http2_preface;
+mod http_policy;
 pub mod identity_headers;
 mod impersonate;
-mod kinds;
 mod list_options;
 mod listen;
 mod listing;
 mod memory;
 mod metrics;
 mod negotiate;
+mod non_resource;
 mod openapi;
 mod options;
-mod outward;
-mod plain;
-mod preface;
+mod outbound;
 mod query;
 mod registry;
 mod request;
+mod request_body;
 mod respond;
 mod route;
+mod served_resources;
 mod server;
 mod socket;
 mod streams;
 mod table;
-mod tagged;
+mod timer_queue;
 pub mod trace;
 mod transform;
 mod upgrade;
-mod watching;
-mod wire;
+mod watch_body;
 
 pub use self::{
-    admit::{Admission, Admit, Admitting, Operation, Options, Reinvocation},
-    aggregate::{Aggregate, RemoteDocument, RemoteGroup},
-    arriving::Arriving,
-    audit::{Audit, AuditLevel, AuditStage, Untold, note, note_layer, note_sent},
+    admit::{
+        AdmissionAttributes, AdmissionFuture, AdmissionPlugin, Operation, Reinvocation,
+        WriteOptions,
+    },
+    aggregator::{Aggregator, RemoteDocument, RemoteGroup},
+    allocator::{AllocateFuture, Allocation, Allocator, FinishFuture, WriteOutcome},
+    audit::{
+        AuditBackend, AuditLevel, AuditStage, Untold, add_audit_annotation, log_request_object,
+        track_latency,
+    },
     auth::{
-        Attributes, Authenticate, Authenticating, Authorize, Authorizing, Decision, Peer, User,
+        Attributes, AuthenticateFuture, Authenticator, AuthorizeFuture, Authorizer, Decision, Peer,
+        UserInfo,
     },
     body::{Body, Reply, read},
-    claim::{Claim, Claimed, Claiming, Outcome, Settling},
     codec::{Decoded, decode_body},
     config::{Config, Limits, Shutdown, VERSION},
-    convert::{Convert, Converting},
-    edge::Edge,
-    encryption::{Encryption, EncryptionConfig, Place},
-    filters::decide,
-    flow::{Flow, Seat, Seating},
-    health::{Check, Says},
+    convert::{ConvertFuture, Converter},
+    encryption::{EncryptionConfig, EncryptionTransformer, ResourceLocation},
+    filters::authorization_decision,
+    flow::{FlowControl, Seat, SeatFuture},
+    health::{HealthCheck, ProbeScope},
+    http_policy::HttpPolicy,
     identity_headers::IdentityHeaders,
-    kinds::{Kinds, Served},
-    listen::{Listening, Tls},
-    metrics::{AllowedLabels, Counter, Gauge, Histogram, Name, Report, Timing, report_process},
-    negotiate::takes,
-    options::meant,
-    outward::{Lines, Remote, server_response},
-    plain::architecture,
-    query::{Query, unescaped},
+    listen::{Listener, ReloadableTls},
+    metrics::{
+        AllowedLabels, CounterVec, GaugeVec, Histogram, HistogramVec, MetricDesc, MetricsSource,
+        report_process,
+    },
+    negotiate::require_acceptable,
+    non_resource::architecture,
+    options::parse_delete_options,
+    outbound::{ConnectionPool, WebhookClient, server_response},
+    query::{Query, percent_decode},
     registry::{
-        Applied, Asking, Call, Delete, Deleted, List, Note, Notice, Page, Patch, PatchType,
-        Registry, Selection, Start, Watch, other_uid, revision, uid,
+        ApplyRequest, DeleteOutcome, DeleteRequest, ListOptions, ListResult, Patch, PatchType,
+        Registry, RequestContext, Selection, SubresourceRequest, Watch, WatchEvent, WatchStart,
+        WriteProvenance, revision, uid, uid_conflict,
     },
     request::{Request, RequestInfo},
+    request_body::RequestBody,
     respond::{
         list_as, object_reply, plain_reply, reply_as, status_reply, status_reply_as, text_reply,
         warn,
     },
-    route::{Handle, Handler, Handling},
+    route::{EndpointHandler, HandlerRef, ResponseFuture},
+    served_resources::{ServedResource, ServedResources},
     server::Server,
-    socket::Socket,
-    transform::{Identity, Transform},
+    socket::WebSocketUpgrade,
+    transform::{IdentityTransformer, Transformer},
     upgrade::{is_upgrade, proxy},
 };

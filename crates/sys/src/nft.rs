@@ -3,20 +3,22 @@
 //! one transaction of the kernel: all of it or nothing.
 
 mod batch;
-mod difference;
+mod diff;
 mod expression;
+mod kernel_state;
 mod key;
-mod live;
 mod rule;
 mod table;
 
 pub use batch::{Batch, Operation};
-pub use difference::difference;
+pub use diff::diff;
 pub use expression::{Comparison, Expression, Map, Register};
+pub use kernel_state::{generation, is_intact};
 pub use key::{Key, Type, concatenated};
-pub use live::{generation, is_intact};
-pub use rule::{Field, Rule, Test, ct};
-pub use table::{Base, Chain, ChainKind, Data, Family, Hook, Policy, Ruleset, Set, Table, Verdict};
+pub use rule::{Field, Match, Rule, ct};
+pub use table::{
+    BaseChain, Chain, ChainType, Data, Family, Hook, Policy, Ruleset, Set, Table, Verdict,
+};
 
 pub use crate::netlink::{Error, Result};
 

@@ -2,22 +2,22 @@
 //! reference into the tree, with the schema that says how to read it.
 
 mod compare;
-mod height;
+mod extent;
 mod list;
 mod map;
-mod moment;
 mod text;
+mod timestamp;
 mod tree;
 
 use std::sync::Arc;
 
 pub(crate) use self::{
     compare::{compare, equal},
-    height::{Extent, Made},
+    extent::{Extent, Made},
     list::List,
     map::{Key, Map},
-    moment::{Civil, Moment, NANOS, duration_text, parse_duration},
     text::Text,
+    timestamp::{Civil, NANOS, Timestamp, duration_text, parse_duration},
     tree::{from_tree, to_tree},
 };
 use crate::library::Opaque;
@@ -33,7 +33,7 @@ pub enum Value<'a> {
     Double(f64),
     Text(Text<'a>),
     Bytes(Arc<[u8]>),
-    Timestamp(Moment),
+    Timestamp(Timestamp),
     /// In nanoseconds.
     Duration(i64),
     List(List<'a>),
@@ -161,7 +161,7 @@ impl<'a> Value<'a> {
             Self::Double(n) => *n == 0.0,
             Self::Text(text) => text.is_empty(),
             Self::Bytes(bytes) => bytes.is_empty(),
-            Self::Timestamp(moment) => *moment == Moment::default(),
+            Self::Timestamp(moment) => *moment == Timestamp::default(),
             Self::Duration(nanos) => *nanos == 0,
             Self::List(list) => list.len() == 0,
             Self::Map(map) => map.len() == 0,

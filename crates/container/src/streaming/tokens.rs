@@ -10,20 +10,20 @@ use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::time::Instant;
 
-use super::{AttachRequest, Error, ExecRequest, PortForwardRequest, seats::Seat};
+use super::{AttachRequest, Error, ExecRequest, PortForwardRequest, session_limit::Seat};
 
 const LIFETIME: Duration = Duration::from_mins(1);
 const MOST_TOKENS: usize = 1000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Request {
+pub(super) enum SessionRequest {
     Exec(ExecRequest),
     Attach(AttachRequest),
     PortForward(PortForwardRequest),
 }
 
 /// A request and the session slot that was reserved for it.
-type Granted = (Request, Seat);
+type Granted = (SessionRequest, Seat);
 
 #[derive(Debug, Default)]
 pub(super) struct Tokens(Mutex<HashMap<String, (Instant, Granted)>>);
@@ -51,12 +51,12 @@ impl Tokens {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::seats::Seats, *};
+    use super::{super::session_limit::Seats, *};
 
     #[test]
     fn once_and_for_a_minute() {
         let (tokens, now) = (Tokens::default(), Instant::now());
-        let request = Request::PortForward(PortForwardRequest::default());
+        let request = SessionRequest::PortForward(PortForwardRequest::default());
         let seats = Seats::of_sessions();
         let number = std::cell::Cell::new(0);
         let add = |at| {

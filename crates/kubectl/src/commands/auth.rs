@@ -6,11 +6,11 @@ use object::Value;
 
 use super::{ALL_NAMESPACES, Command, create::tree};
 use crate::{
-    call::Call,
     describe::rule_rows,
-    fail::{Fail, Result},
+    error::{CommandError, Result},
     flags::Flag,
-    print::{self, Output, table},
+    invocation::Invocation,
+    print::{self, OutputFormat, table},
 };
 
 pub(crate) const COMMAND: Command = Command::group(
@@ -56,23 +56,23 @@ const VERBS: &[&str] = &[
 /// What can be done with a path that is no resource.
 const PATH_VERBS: &[&str] = &["get", "put", "post", "head", "options", "delete", "patch", "*"];
 
-fn can_i(call: &Call<'_>) -> Result {
-    if call.flags.on("list") {
-        if !call.words().is_empty() {
-            return Err(Fail::error("list option must be specified with no arguments"));
+fn can_i(call: &Invocation<'_>) -> Result {
+    if call.flags.is_true("list") {
+        if !call.args().is_empty() {
+            return Err(CommandError::error("list option must be specified with no arguments"));
         }
-        let others = ["quiet", "all-namespaces"].iter().any(|flag| call.flags.on(flag));
+        let others = ["quiet", "all-namespaces"].iter().any(|flag| call.flags.is_true(flag));
         if others || !call.flags.text("subresource").is_empty() {
-            return Err(Fail::error(
+            return Err(CommandError::error(
                 "list option can't be specified with neither quiet, all-namespaces nor subresource options",
             ));
         }
         return list(call);
     }
-    let (verb, target) = match call.words() {
+    let (verb, target) = match call.args() {
         [verb, target] => (verb, target),
         _ => {
-            return Err(Fail::error(
+            return Err(CommandError::error(
                 "you must specify two arguments: verb resource or verb resource/resourceName.\nSee 'kubectl auth can-i -h' for help and examples.",
             ));
         }
@@ -81,10 +81,10 @@ fn can_i(call: &Call<'_>) -> Result {
         tree("{apiVersion: authorization.k8s.io/v1, kind: SelfSubjectAccessReview, spec: {}}");
     if target.starts_with('/') {
         if !call.flags.text("subresource").is_empty() {
-            return Err(Fail::error("--subresource can not be used with NonResourceURL"));
+            return Err(CommandError::error("--subresource can not be used with NonResourceURL"));
         }
         if !PATH_VERBS.contains(&verb.as_str()) {
-            call.say(&format!("Warning: verb '{verb}' is not a known verb\n"));
+            call.print_err(&format!("Warning: verb '{verb}' is not a known verb\n"));
         }
         review["spec"]["nonResourceAttributes"]["path"] = target.as_str().into();
         review["spec"]["nonResourceAttributes"]["verb"] = verb.as_str().into();
@@ -96,8 +96,8 @@ fn can_i(call: &Call<'_>) -> Result {
             (group, plural) = ("*".to_owned(), "*".to_owned());
         } else if let Ok(resource) = call.resources()?.find(word) {
             (group, plural) = (resource.group.clone(), resource.plural.clone());
-            if !resource.namespaced && !call.flags.on("all-namespaces") {
-                call.say(&match group.as_str() {
+            if !resource.namespaced && !call.flags.is_true("all-namespaces") {
+                call.print_err(&match group.as_str() {
                     "" => format!("Warning: resource '{plural}' is not namespace scoped\n"),
                     group => format!(
                         "Warning: resource '{plural}' is not namespace scoped in group '{group}'\n"
@@ -109,33 +109,33 @@ fn can_i(call: &Call<'_>) -> Result {
             match in_group {
                 "" if matches!(name, "users" | "groups") => {}
                 "" => call
-                    .say(&format!("Warning: the server doesn't have a resource type '{name}'\n")),
-                group => call.say(&format!(
+                    .print_err(&format!("Warning: the server doesn't have a resource type '{name}'\n")),
+                group => call.print_err(&format!(
                     "Warning: the server doesn't have a resource type '{name}' in group '{group}'\n"
                 )),
             }
             (plural, group) = (name.to_owned(), in_group.to_owned());
         }
-        if !VERBS.contains(&verb.as_str()) && !call.flags.on("all-namespaces") {
-            call.say(&format!("Warning: verb '{verb}' is not a known verb\n"));
+        if !VERBS.contains(&verb.as_str()) && !call.flags.is_true("all-namespaces") {
+            call.print_err(&format!("Warning: verb '{verb}' is not a known verb\n"));
         }
         attributes["verb"] = verb.as_str().into();
         attributes["group"] = group.as_str().into();
         attributes["resource"] = plural.as_str().into();
         attributes["name"] = in_target.into();
         attributes["subresource"] = call.flags.text("subresource").into();
-        if !call.flags.on("all-namespaces") {
+        if !call.flags.is_true("all-namespaces") {
             attributes["namespace"] = call.namespace()?.as_str().into();
         }
     }
-    if call.flags.on("no-headers") {
-        return Err(Fail::error("--no-headers cannot be set without --list specified"));
+    if call.flags.is_true("no-headers") {
+        return Err(CommandError::error("--no-headers cannot be set without --list specified"));
     }
     let answer =
         call.server()?.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review)?;
     let status = &answer["status"];
     let allowed = status["allowed"].as_bool() == Some(true);
-    if !call.flags.on("quiet") {
+    if !call.flags.is_true("quiet") {
         let mut text = if allowed { "yes" } else { "no" }.to_owned();
         if let (false, Some(reason)) =
             (allowed, status["reason"].as_str().filter(|reason| !reason.is_empty()))
@@ -145,12 +145,12 @@ fn can_i(call: &Call<'_>) -> Result {
         if let Some(error) = status["evaluationError"].as_str().filter(|error| !error.is_empty()) {
             text += &format!(" - {error}");
         }
-        call.out(&(text + "\n"));
+        call.print(&(text + "\n"));
     }
-    if allowed { Ok(()) } else { Err(Fail::Code(1)) }
+    if allowed { Ok(()) } else { Err(CommandError::Code(1)) }
 }
 
-fn list(call: &Call<'_>) -> Result {
+fn list(call: &Invocation<'_>) -> Result {
     let mut review =
         tree("{apiVersion: authorization.k8s.io/v1, kind: SelfSubjectRulesReview, spec: {}}");
     review["spec"]["namespace"] = call.namespace()?.as_str().into();
@@ -158,7 +158,7 @@ fn list(call: &Call<'_>) -> Result {
         call.server()?.post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", &review)?;
     let status = &answer["status"];
     let rules = [status["resourceRules"].items(), status["nonResourceRules"].items()].concat();
-    let mut text = if call.flags.on("no-headers") {
+    let mut text = if call.flags.is_true("no-headers") {
         String::new()
     } else {
         "Resources\tNon-Resource URLs\tResource Names\tVerbs\n".to_owned()
@@ -166,12 +166,12 @@ fn list(call: &Call<'_>) -> Result {
     for (_, row) in rule_rows(&rules) {
         text += &format!("{row}\n");
     }
-    call.out(&table::align(&text));
+    call.print(&table::align(&text));
     Ok(())
 }
 
-fn whoami(call: &Call<'_>) -> Result {
-    let output = Output::of(call, false)?;
+fn whoami(call: &Invocation<'_>) -> Result {
+    let output = OutputFormat::of(call, false)?;
     let review = tree("{apiVersion: authentication.k8s.io/v1, kind: SelfSubjectReview}");
     let answer =
         call.server()?.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review)?;
@@ -195,6 +195,6 @@ fn whoami(call: &Call<'_>) -> Result {
     for (name, values) in user["extra"].entries() {
         text += &format!("Extra: {name}\t{}\n", list(values));
     }
-    call.out(&table::align(&text));
+    call.print(&table::align(&text));
     Ok(())
 }

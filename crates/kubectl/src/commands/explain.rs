@@ -1,14 +1,14 @@
 //! `explain`: the fields of a kind, from the server's OpenAPI.
 
-mod old;
+mod openapi_v2;
 
 use object::{Value, quote::quote};
 
 use super::Command;
 use crate::{
-    call::Call,
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
+    error::{CommandError, Result},
+    flags::{Flag, FlagType},
+    invocation::Invocation,
 };
 
 pub(crate) const COMMAND: Command = Command::new(
@@ -16,16 +16,16 @@ pub(crate) const COMMAND: Command = Command::new(
     &[&[
         Flag::text("api-version"),
         Flag::bool("recursive").short('R'),
-        Flag::new("max-depth", Kind::Int64),
+        Flag::new("max-depth", FlagType::Int64),
         Flag::text("output").short('o').default("plaintext"),
     ]],
     run,
 );
 
 #[expect(clippy::too_many_lines, reason = "one sheet, from top to bottom")]
-fn run(call: &Call<'_>) -> Result {
-    let [path] = call.words() else {
-        return Err(Fail::error(if call.words().is_empty() {
+fn run(call: &Invocation<'_>) -> Result {
+    let [path] = call.args() else {
+        return Err(CommandError::error(if call.args().is_empty() {
             "You must specify the type of resource to explain. Use \"kubectl api-resources\" for a complete list of supported resources."
         } else {
             "We accept only this format: explain RESOURCE"
@@ -33,22 +33,22 @@ fn run(call: &Call<'_>) -> Result {
     };
     match call.flags.text("output") {
         "plaintext" | "plaintext-openapiv2" => {}
-        other => return Err(Fail::error(format!("unrecognized format: {other}"))),
+        other => return Err(CommandError::error(format!("unrecognized format: {other}"))),
     }
     let depth = call.flags.int("max-depth");
-    if depth > 0 && !call.flags.on("recursive") {
-        return Err(Fail::error("--max-depth requires --recursive"));
+    if depth > 0 && !call.flags.is_true("recursive") {
+        return Err(CommandError::error("--max-depth requires --recursive"));
     }
     if depth < 0 {
-        return Err(Fail::error("--max-depth must be non-negative"));
+        return Err(CommandError::error("--max-depth must be non-negative"));
     }
     if path.starts_with('.') || path.contains("..") {
-        return Err(Fail::error("invalid jsonpath syntax, first node must be field node"));
+        return Err(CommandError::error("invalid jsonpath syntax, first node must be field node"));
     }
     let (word, fields) =
         path.split_once('.').map_or((path.as_str(), ""), |(word, rest)| (word, rest));
     let known = call.resources()?;
-    let mut resource = known.find(word).map_err(|fail| Fail::Plain(fail.words()))?.clone();
+    let mut resource = known.find(word).map_err(|fail| CommandError::Raw(fail.message()))?.clone();
     let version = call.flags.text("api-version");
     if !version.is_empty() {
         let (group, number) = version.split_once('/').unwrap_or(("", version));
@@ -57,7 +57,7 @@ fn run(call: &Call<'_>) -> Result {
             .iter()
             .find(|r| r.plural == resource.plural && r.group == group && r.version == number);
         let missing = || {
-            Fail::error(format!(
+            CommandError::error(format!(
                 "couldn't find resource for {}",
                 quote(&format!("{group}/{number}, Resource={}", resource.plural))
             ))
@@ -79,10 +79,10 @@ fn run(call: &Call<'_>) -> Result {
         })
     };
     let Some((_, schema)) = schemas.all.entries().find(|(_, schema)| is_kind(schema)) else {
-        return Err(Fail::error(format!("GVR ({}) not found in OpenAPI schema", resource.gvr())));
+        return Err(CommandError::error(format!("GVR ({}) not found in OpenAPI schema", resource.gvr())));
     };
     if call.flags.text("output") == "plaintext-openapiv2" {
-        return old::print(call, &resource, &schemas, schema, fields);
+        return openapi_v2::print(call, &resource, &schemas, schema, fields);
     }
     let mut text = String::new();
     if !resource.group.is_empty() {
@@ -95,8 +95,8 @@ fn run(call: &Call<'_>) -> Result {
         let inside = schemas.inside(&at);
         let Some((_, found)) = inside["properties"].entries().find(|(name, _)| *name == field)
         else {
-            call.out(&text);
-            return Err(Fail::error(format!("field {} does not exist", quote(field))));
+            call.print(&text);
+            return Err(CommandError::error(format!("field {} does not exist", quote(field))));
         };
         found["description"].as_str().unwrap_or_default().clone_into(&mut description);
         field.clone_into(&mut last);
@@ -122,14 +122,14 @@ fn run(call: &Call<'_>) -> Result {
     let inside = schemas.inside(&at);
     if inside["properties"].entries().len() > 0 {
         text += "FIELDS:\n";
-        let depth = match (call.flags.on("recursive"), depth) {
+        let depth = match (call.flags.is_true("recursive"), depth) {
             (false, _) => Depth::Flat,
             (true, 0) => Depth::Whole,
             (true, depth) => Depth::Levels(usize::try_from(depth).unwrap_or_default()),
         };
         schemas.fields(&inside, 1, depth, &mut Vec::new(), &mut text);
     }
-    call.out(&(text + "\n"));
+    call.print(&(text + "\n"));
     Ok(())
 }
 

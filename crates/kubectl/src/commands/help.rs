@@ -3,9 +3,9 @@
 
 use super::{COMMANDS, Command};
 use crate::{
-    call::{Call, GLOBAL},
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
+    invocation::{Invocation, GLOBAL_FLAGS},
+    error::{CommandError, Result},
+    flags::{Flag, FlagType},
 };
 
 /// A line `PATH | ARGUMENTS | WHAT IT DOES` for each command. Lines below it are indented text, `# `
@@ -75,9 +75,9 @@ pub(super) fn of(path: &str, command: &Command) -> String {
         }
         out.push('\n');
     }
-    if !command.inner.is_empty() {
+    if !command.subcommands.is_empty() {
         out += "Available Commands:\n";
-        out += &list(path, command.inner);
+        out += &list(path, command.subcommands);
         out.push('\n');
     }
     let flags: Vec<&Flag> = command.flags.iter().copied().flatten().collect();
@@ -90,7 +90,7 @@ pub(super) fn of(path: &str, command: &Command) -> String {
         out += &format!(" {}", text.arguments);
     }
     out += " [options]\n\n";
-    if !command.inner.is_empty() {
+    if !command.subcommands.is_empty() {
         out += &format!(
             "Use \"kubectl {path} <command> --help\" for more information about a given command.\n"
         );
@@ -107,26 +107,26 @@ pub(super) fn overview() -> String {
 
 /// The flags that every command takes.
 pub(super) fn global() -> String {
-    let flags: Vec<&Flag> = GLOBAL.iter().filter(|flag| flag.name != "help").collect();
+    let flags: Vec<&Flag> = GLOBAL_FLAGS.iter().filter(|flag| flag.name != "help").collect();
     format!("The following options can be passed to any command:\n\n{}", options("", &flags))
 }
 
 /// `help [COMMAND...]`.
-pub(super) fn run(call: &Call<'_>) -> Result {
+pub(super) fn run(call: &Invocation<'_>) -> Result {
     let (mut known, mut found, mut path) = (COMMANDS, None, Vec::new());
-    for word in call.words() {
+    for word in call.args() {
         let Some(command) =
             known.iter().find(|c| c.name == word || c.aliases.contains(&word.as_str()))
         else {
-            return Err(Fail::error(format!(
+            return Err(CommandError::error(format!(
                 "unknown command {} for \"kubectl\"",
-                object::quote::quote(&call.words().join(" "))
+                object::quote::quote(&call.args().join(" "))
             )));
         };
         path.push(command.name);
-        (known, found) = (command.inner, Some(command));
+        (known, found) = (command.subcommands, Some(command));
     }
-    call.out(&found.map_or_else(overview, |command| of(&path.join(" "), command)));
+    call.print(&found.map_or_else(overview, |command| of(&path.join(" "), command)));
     Ok(())
 }
 
@@ -148,8 +148,8 @@ fn options(path: &str, flags: &[&Flag]) -> String {
     let line = |flag: &&Flag| {
         let short = flag.short.map_or(String::new(), |c| format!("-{c}, "));
         let default = match flag.kind {
-            Kind::List | Kind::Each => "[]".to_owned(),
-            Kind::Text => format!("'{}'", flag.default),
+            FlagType::StringSlice | FlagType::StringArray => "[]".to_owned(),
+            FlagType::Text => format!("'{}'", flag.default),
             _ => flag.default.to_owned(),
         };
         let description = description(path, flag).unwrap_or_default();
@@ -166,7 +166,7 @@ mod tests {
         for command in commands {
             let path = format!("{path} {}", command.name);
             see(path.trim_start(), command);
-            each(&path, command.inner, see);
+            each(&path, command.subcommands, see);
         }
     }
 
@@ -177,9 +177,9 @@ mod tests {
             match Text::find(path) {
                 Some(text) if text.short.is_empty() => missing.push(path.to_owned()),
                 Some(text) => {
-                    let only_leads = !command.inner.is_empty() && command.flags.is_empty();
-                    let plain = matches!(path, "options" | "alpha");
-                    if text.examples.is_empty() && !only_leads && !plain {
+                    let only_leads = !command.subcommands.is_empty() && command.flags.is_empty();
+                    let go_io_error = matches!(path, "options" | "alpha");
+                    if text.examples.is_empty() && !only_leads && !go_io_error {
                         missing.push(format!("example of {path}"));
                     }
                 }
@@ -191,7 +191,7 @@ mod tests {
                 }
             }
         });
-        let global = GLOBAL.iter().filter(|flag| description("", flag).is_none());
+        let global = GLOBAL_FLAGS.iter().filter(|flag| description("", flag).is_none());
         missing.extend(global.map(|flag| flag.name.to_owned()));
         assert!(missing.is_empty(), "{missing:?}");
     }
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn every_text_is_used() {
         let (mut paths, mut flags) = (Vec::new(), Vec::new());
-        flags.extend(GLOBAL.iter().map(|flag| flag.name.to_owned()));
+        flags.extend(GLOBAL_FLAGS.iter().map(|flag| flag.name.to_owned()));
         each("", COMMANDS, &mut |path, command| {
             paths.push(path.to_owned());
             for flag in command.flags.iter().copied().flatten() {

@@ -65,8 +65,8 @@ impl<'a> Writer<'a> {
             Value::Float(n) => self.out.push_str(&float(*n)),
             Value::Text(text) => string(text, &mut self.out),
             Value::Raw(_) => {
-                let unpacked = value.unpacked();
-                self.out += &Writer::write(&unpacked, indent, None);
+                let with_raw_expanded = value.with_raw_expanded();
+                self.out += &Writer::write(&with_raw_expanded, indent, None);
             }
             Value::List(items) => {
                 self.out.push('[');

@@ -7,7 +7,7 @@ use super::order::Declared;
 
 /// An object in KYAML, with its fields as they are declared.
 pub(crate) fn declared(object: &Value) -> String {
-    let object = object.unpacked();
+    let object = object.with_raw_expanded();
     let mut writer =
         Writer { declared: Declared::of(&object), path: Vec::new(), out: String::from("---\n") };
     writer.node(&object, 0);

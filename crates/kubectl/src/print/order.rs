@@ -1,7 +1,7 @@
 //! The order in which the fields of known kinds are declared. Upstream prints what a command
 //! holds as a Go struct in that order, and everything else by name.
 
-use object::{Link, Struct, Type, Value};
+use object::{SchemaRef, StructSchema, Type, Value};
 
 /// Fields of what has no declaration among the kinds, by the field that holds them: a
 /// kubeconfig and the answer of `api-resources`.
@@ -28,14 +28,14 @@ const OTHERS: &[(&str, &str)] = &[
 
 /// The declaration of an object's kind.
 pub(crate) struct Declared {
-    shape: Option<Link<Struct>>,
+    schema: Option<SchemaRef<StructSchema>>,
     /// Whether the object is a list of the kind.
     list: bool,
 }
 
 /// A place in a declaration.
 enum Place<'a> {
-    Struct(&'a Struct),
+    Struct(&'a StructSchema),
     /// Fields are in the order of their names.
     Names,
 }
@@ -47,22 +47,22 @@ impl Declared {
         let (group, version) =
             text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
         let find = |kind: &str| {
-            let mut all = api::kinds().into_iter();
+            let mut all = api::builtin_resources().into_iter();
             all.find(|d| {
                 d.names.group == group && d.names.version == version && d.names.kind == kind
             })
-            .map(|definition| definition.shape)
+            .map(|definition| definition.schema)
         };
-        if let Some(shape) = find(text("kind")) {
-            return Self { shape: Some(shape), list: false };
+        if let Some(schema) = find(text("kind")) {
+            return Self { schema: Some(schema), list: false };
         }
         let item = text("kind").strip_suffix("List").filter(|kind| !kind.is_empty());
-        Self { shape: item.and_then(find), list: true }
+        Self { schema: item.and_then(find), list: true }
     }
 
     /// Sorts the entries of the value that the fields of `path` lead to.
     pub(crate) fn sort(&self, path: &[&str], entries: &mut [(&str, &Value)]) {
-        let Some(shape) = &self.shape else {
+        let Some(schema) = &self.schema else {
             let parent = path.last().copied().unwrap_or_default();
             if let Some((_, fields)) = OTHERS.iter().find(|(other, _)| *other == parent) {
                 let rank = |name: &str| fields.split(' ').position(|field| field == name);
@@ -80,11 +80,11 @@ impl Declared {
             ["items", below @ ..] if self.list => below,
             path => path,
         };
-        if let Place::Struct(shape) = place(shape, below) {
-            let written = shape.written();
+        if let Place::Struct(schema) = place(schema, below) {
+            let written = schema.fields_in_go_order();
             let rank = |name: &str| match name {
-                "kind" if shape.is_kind() || below.is_empty() => 0,
-                "apiVersion" if shape.is_kind() || below.is_empty() => 1,
+                "kind" if schema.is_object() || below.is_empty() => 0,
+                "apiVersion" if schema.is_object() || below.is_empty() => 1,
                 name => written
                     .iter()
                     .position(|field| field.name == name)
@@ -96,9 +96,9 @@ impl Declared {
 }
 
 /// What `path` leads to; items of a list have the path of the list.
-fn place<'a>(shape: &'a Struct, path: &[&str]) -> Place<'a> {
-    let Some((name, rest)) = path.split_first() else { return Place::Struct(shape) };
-    match shape.field(name) {
+fn place<'a>(schema: &'a StructSchema, path: &[&str]) -> Place<'a> {
+    let Some((name, rest)) = path.split_first() else { return Place::Struct(schema) };
+    match schema.field(name) {
         Some(field) => within(&field.ty, rest),
         None => Place::Names,
     }
@@ -108,7 +108,7 @@ fn within<'a>(ty: &'a Type, path: &[&str]) -> Place<'a> {
     match ty {
         Type::List(item) => within(item, path),
         Type::Map(item) => path.split_first().map_or(Place::Names, |(_, rest)| within(item, rest)),
-        Type::Object(shape) | Type::Either(shape, _) => place(shape, path),
+        Type::Object(schema) | Type::StructOr(schema, _) => place(schema, path),
         _ => Place::Names,
     }
 }

@@ -3,60 +3,63 @@
 use std::{path::Path, sync::Arc};
 
 use api::core::Pod;
-use sys::record;
+use sys::durable_record;
 
 use super::mirror;
-use crate::Host;
+use crate::KubeletContext;
 
 /// No pod of the API is larger, and its status is bounded.
 const LARGEST: u64 = 16 << 20;
 
 /// Follows the API. What is no longer there ends.
-pub(crate) fn start(host: &Arc<Host>) {
+pub(crate) fn start(host: &Arc<KubeletContext>) {
     let Some(pods) = &host.api_pods else { return };
     let weak = Arc::downgrade(host);
     pods.cache().on_change(move |old, new| {
         let Some(host) = weak.upgrade() else { return };
         match (old, new) {
-            (_, Some(pod)) if mirror::is_mirror(pod) => host.mirrors.notify_one(),
-            (Some(pod), None) if mirror::is_mirror(pod) => host.mirrors.notify_one(),
+            (_, Some(pod)) if mirror::is_mirror(pod) => host.mirror_pods_changed.notify_one(),
+            (Some(pod), None) if mirror::is_mirror(pod) => host.mirror_pods_changed.notify_one(),
             (old, Some(pod)) => {
                 let replaced = old.filter(|old| old.metadata().uid() != pod.metadata().uid());
-                replaced.into_iter().for_each(|old| host.pods.unwant(&host, old.metadata().uid()));
+                replaced
+                    .into_iter()
+                    .for_each(|old| host.pods.terminate_pod(&host, old.metadata().uid()));
                 want(&host, pod);
             }
-            (Some(old), None) => host.pods.unwant(&host, old.metadata().uid()),
+            (Some(old), None) => host.pods.terminate_pod(&host, old.metadata().uid()),
             (None, None) => {}
         }
     });
 }
 
 /// Pods that ran when the kubelet last did: kept until the API says otherwise.
-pub(crate) fn remembered(host: &Arc<Host>, uid: &str) -> Option<Pod> {
+pub(crate) fn read_checkpoint(host: &Arc<KubeletContext>, uid: &str) -> Option<Pod> {
     read(&host.config.pod_folder(uid).join("pod.json"), uid)
 }
 
 fn read(file: &Path, uid: &str) -> Option<Pod> {
-    let read = record::read(file, LARGEST).map_err(|error| error.to_string()).and_then(|bytes| {
-        let Some(bytes) = bytes else { return Ok(None) };
-        let pod = Pod::from(object::from_json(&bytes).map_err(|error| error.to_string())?);
-        let same = pod.metadata().uid() == uid;
-        if same { Ok(Some(pod)) } else { Err("it is the record of another pod".to_owned()) }
-    });
+    let read =
+        durable_record::read(file, LARGEST).map_err(|error| error.to_string()).and_then(|bytes| {
+            let Some(bytes) = bytes else { return Ok(None) };
+            let pod = Pod::from(object::from_json(&bytes).map_err(|error| error.to_string())?);
+            let same = pod.metadata().uid() == uid;
+            if same { Ok(Some(pod)) } else { Err("it is the record of another pod".to_owned()) }
+        });
     read.unwrap_or_else(|why| {
         tracing::error!(uid, why, "the record of a pod cannot be read and is put aside");
-        if let Err(error) = record::put_aside(file) {
+        if let Err(error) = durable_record::put_aside(file) {
             tracing::error!(uid, %error, "the record of a pod cannot be put aside");
         }
         None
     })
 }
 
-fn want(host: &Arc<Host>, pod: &Pod) {
+fn want(host: &Arc<KubeletContext>, pod: &Pod) {
     let meta = pod.metadata();
     let grace = meta.is_terminating().then(|| meta.deletion_grace_period_seconds().unwrap_or(30));
-    host.pods.want(host, pod.clone(), grace, false);
-    host.statuses.changed(meta.uid());
+    host.pods.update_pod(host, pod.clone(), grace, false);
+    host.statuses.requeue(meta.uid());
 }
 
 #[test]
@@ -77,7 +80,12 @@ fn anything_may_stand_in_the_place_of_a_pods_record() {
         assert_eq!(read(&file, "u"), None);
         assert!(!file.exists(), "put aside");
     }
-    record::write(&file, b"{\"metadata\": {\"uid\": \"u\"}}", record::Durability::None).unwrap();
+    durable_record::write(
+        &file,
+        b"{\"metadata\": {\"uid\": \"u\"}}",
+        durable_record::Durability::None,
+    )
+    .unwrap();
     assert!(read(&file, "u").is_some());
     fs::remove_dir_all(folder).unwrap();
 }

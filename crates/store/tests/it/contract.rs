@@ -3,37 +3,42 @@
 use std::sync::Arc;
 
 use store::{
-    Bounds, DiskLog, Embedded, Folder, Mirror, Options, Simulated,
-    contract::{self, Subject},
+    Directory, DiskLog, DiskLogOptions, EmbeddedEngine, RingLimits, SimulatedDisk, WatchCacheSet,
+    engine_suite::{self, EngineFixture},
 };
 
 use crate::fixture::{Still, small};
 
 #[tokio::test]
 async fn memory() {
-    contract::run(|| {
-        let mirror = Mirror::new(Bounds::default());
+    engine_suite::run(|| {
+        let mirror = WatchCacheSet::new(RingLimits::default());
         let clock = Arc::new(Still::default());
-        let engine = Arc::new(Embedded::memory(mirror.clone(), clock.clone()));
+        let engine = Arc::new(EmbeddedEngine::memory(mirror.clone(), clock.clone()));
         let expires = engine.clone();
         let pass = move |seconds| {
             clock.pass(seconds);
             expires.expire();
         };
-        Subject { engine, mirror, pass: Some(Arc::new(pass)) }
+        EngineFixture { engine, mirror, advance_clock: Some(Arc::new(pass)) }
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn simulated_disk() {
-    contract::run(|| {
-        let (mirror, clock) = (Mirror::new(Bounds::default()), Arc::new(Still::default()));
-        let options = Options { background: true, ..small() };
-        let log = DiskLog::open(Arc::new(Simulated::default()), clock.clone(), options);
-        let engine = Embedded::open(log.expect("empty"), mirror.clone(), clock.clone());
+    engine_suite::run(|| {
+        let (mirror, clock) =
+            (WatchCacheSet::new(RingLimits::default()), Arc::new(Still::default()));
+        let options = DiskLogOptions { background: true, ..small() };
+        let log = DiskLog::open(Arc::new(SimulatedDisk::default()), clock.clone(), options);
+        let engine = EmbeddedEngine::open(log.expect("empty"), mirror.clone(), clock.clone());
         let pass = move |seconds| clock.pass(seconds);
-        Subject { engine: Arc::new(engine.expect("empty")), mirror, pass: Some(Arc::new(pass)) }
+        EngineFixture {
+            engine: Arc::new(engine.expect("empty")),
+            mirror,
+            advance_clock: Some(Arc::new(pass)),
+        }
     })
     .await;
 }
@@ -42,14 +47,19 @@ async fn simulated_disk() {
 async fn folder() {
     let folder = tempfile::tempdir().expect("a folder");
     let nth = std::cell::Cell::new(0);
-    contract::run(|| {
+    engine_suite::run(|| {
         nth.set(nth.get() + 1);
-        let disk = Folder::open(folder.path().join(nth.get().to_string())).expect("a folder");
-        let (mirror, clock) = (Mirror::new(Bounds::default()), Arc::new(Still::default()));
-        let log = DiskLog::open(Arc::new(disk), clock.clone(), Options::default());
-        let engine = Embedded::open(log.expect("empty"), mirror.clone(), clock.clone());
+        let disk = Directory::open(folder.path().join(nth.get().to_string())).expect("a folder");
+        let (mirror, clock) =
+            (WatchCacheSet::new(RingLimits::default()), Arc::new(Still::default()));
+        let log = DiskLog::open(Arc::new(disk), clock.clone(), DiskLogOptions::default());
+        let engine = EmbeddedEngine::open(log.expect("empty"), mirror.clone(), clock.clone());
         let pass = move |seconds| clock.pass(seconds);
-        Subject { engine: Arc::new(engine.expect("empty")), mirror, pass: Some(Arc::new(pass)) }
+        EngineFixture {
+            engine: Arc::new(engine.expect("empty")),
+            mirror,
+            advance_clock: Some(Arc::new(pass)),
+        }
     })
     .await;
 }

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 
 use self::api_server::Files;
 pub(super) use self::api_server::api_server;
-use super::{Layout, Settings, node, settings::ComponentArgs};
+use super::{ClusterConfig, DataDir, node, settings::ComponentArgs};
 use crate::commands::{controller_manager, proxy, scheduler};
 
 /// Flags by name.
@@ -62,12 +62,12 @@ const CONTROL: Reserved = &[
 
 /// Settings whose flags all components take.
 pub(super) struct Prepared {
-    pub(super) settings: Settings,
+    pub(super) settings: ClusterConfig,
     files: Files,
 }
 
 /// Has every component read its flags. Changes nothing that runs.
-pub(super) fn prepare(layout: &Layout, mut settings: Settings) -> Result<Prepared> {
+pub(super) fn prepare(layout: &DataDir, mut settings: ClusterConfig) -> Result<Prepared> {
     layout.make_folder()?;
     fs::create_dir_all(layout.path("policy")).context("the folder of policies")?;
     settings.profile.write_policies(layout.dir())?;
@@ -82,16 +82,16 @@ pub(super) fn prepare(layout: &Layout, mut settings: Settings) -> Result<Prepare
 
 impl Prepared {
     /// Puts the settings, the folders and the files in their places.
-    pub(super) fn keep(self, layout: &Layout) -> Result<()> {
-        self.settings.keep(&layout.path("config.yaml"))?;
-        layout.make(self.settings.user)?;
-        self.files.keep(layout, self.settings.user)
+    pub(super) fn keep(self, layout: &DataDir) -> Result<()> {
+        self.settings.save(&layout.path("config.yaml"))?;
+        layout.create(self.settings.control_plane_uid)?;
+        self.files.keep(layout, self.settings.control_plane_uid)
     }
 }
 
 /// The controllers' flags. `data` is the data folder as the process sees it.
 pub(super) fn controller_manager(
-    settings: &Settings,
+    settings: &ClusterConfig,
     data: &Path,
 ) -> Result<controller_manager::Arguments> {
     let mut ours = vec![
@@ -104,7 +104,7 @@ pub(super) fn controller_manager(
 }
 
 /// The scheduler's flags. `data` is the data folder as the process sees it.
-pub(super) fn scheduler(settings: &Settings, data: &Path) -> Result<scheduler::Arguments> {
+pub(super) fn scheduler(settings: &ClusterConfig, data: &Path) -> Result<scheduler::Arguments> {
     crate::commands::read_flags(merge(&in_control(data), &settings.args.scheduler, CONTROL)?)
 }
 
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn each_component_reads_its_own_flags() {
         let mut settings = settings();
-        let wrong = |settings: &Settings| {
+        let wrong = |settings: &ClusterConfig| {
             let errors = [
                 controller_manager(settings, Path::new("/d")).err(),
                 scheduler(settings, Path::new("/d")).err(),

@@ -4,40 +4,40 @@
 use std::{os::fd::AsFd, path::Path, sync::Arc};
 
 use anyhow::{Context as _, Result};
-use apiserver::{Running, start_on};
+use apiserver::{RunningServer, start_on};
 use client::Client;
 use runtime::Context;
 use rustix::fs::{Mode, OFlags, open};
-use server::User;
+use server::UserInfo;
 use sys::landlock::{self, Access};
 use tracing::info;
 
-use super::{Settings, components, sockets::Sockets};
+use super::{ClusterConfig, components, sockets::InheritedSockets};
 use crate::commands::ServingComponent as _;
 
 /// Where the data folder is to a process that could not go there by its path.
-const DATA: &str = "/proc/self/fd/3";
+const DATA_DIR_FD: &str = "/proc/self/fd/3";
 
 /// Gives up what the process never needs. Both promises are a thread's, so they
 /// come before there is a second one.
-pub(crate) fn confine() -> Result<()> {
+pub(crate) fn restrict_process() -> Result<()> {
     sys::process::no_new_privileges()?;
     // nobody else reads what this process writes
     rustix::process::umask(Mode::from_raw_mode(0o077));
     let folder = |path: &str| open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-    let (data, names, processes) = (folder(DATA)?, folder("/etc")?, folder("/proc")?);
+    let (data, names, processes) = (folder(DATA_DIR_FD)?, folder("/etc")?, folder("/proc")?);
     let read = Access::Read;
     let kept = [(data.as_fd(), Access::All), (names.as_fd(), read), (processes.as_fd(), read)];
-    if !landlock::confine(&kept)? {
+    if !landlock::restrict_self(&kept)? {
         eprintln!("this kernel has no landlock: only file modes keep control in its folders");
     }
     Ok(())
 }
 
 pub(crate) async fn run() -> Result<()> {
-    let sockets = Sockets::passed()?;
-    let data = Path::new(DATA);
-    let settings = Settings::parse(&Sockets::passed_settings()?)?;
+    let sockets = InheritedSockets::passed()?;
+    let data = Path::new(DATA_DIR_FD);
+    let settings = ClusterConfig::parse(&InheritedSockets::passed_settings()?)?;
     settings.profile.write_policies(data)?;
     let mut config = components::api_server(&settings, data, None)?;
     let ports = sockets.ports()?;
@@ -45,9 +45,10 @@ pub(crate) async fn run() -> Result<()> {
     let listener = tokio::net::TcpListener::from_std(sockets.tls)?;
     let running = Arc::new(start_on(config, Some(listener)).await?);
     let node = format!("system:node:{}", settings.node_name);
-    let node = User::new(&node, &["system:nodes", "system:authenticated"]);
+    let node = UserInfo::new(&node, &["system:nodes", "system:authenticated"]);
     running.socket(tokio::net::UnixListener::from_std(sockets.node)?, node, 0);
-    let proxy = User::new("system:kube-proxy", &["system:node-proxier", "system:authenticated"]);
+    let proxy =
+        UserInfo::new("system:kube-proxy", &["system:node-proxier", "system:authenticated"]);
     running.socket(tokio::net::UnixListener::from_std(sockets.proxy)?, proxy, 0);
     info!(port = settings.port, "the API server answers");
     let mut parts = Vec::new();
@@ -57,7 +58,7 @@ pub(crate) async fn run() -> Result<()> {
     }
     if let Some(listener) = sockets.scheduler {
         let flags = components::scheduler(&settings, data)?;
-        let client = as_user(&running, "system:kube-scheduler");
+        let client = component_client(&running, "system:kube-scheduler");
         let cx = Context::new(&client);
         let listener = tokio::net::TcpListener::from_std(listener)?;
         flags.serve_on(listener, &cx, &client).await.context("the scheduler's port")?;
@@ -75,38 +76,43 @@ pub(crate) async fn run() -> Result<()> {
 /// Caches are shared and read as the controller manager; each controller writes as
 /// its own service account.
 async fn controllers(
-    running: &Arc<Running>,
-    settings: &Settings,
+    running: &Arc<RunningServer>,
+    settings: &ClusterConfig,
     listener: tokio::net::TcpListener,
 ) -> Result<Context> {
-    let client = as_user(running, "system:kube-controller-manager");
+    let client = component_client(running, "system:kube-controller-manager");
     let cx = Context::new(&client);
     let (ca, tokens) = (&running.cluster.ca, &running.cluster.service_accounts);
-    let authority =
-        pki::Authority::from_pem(ca.certificate_pem().as_bytes(), ca.key_pem().as_bytes())?;
-    let key = pki::Key::from_pem(tokens.to_pem().as_bytes())?;
-    let flags = components::controller_manager(settings, Path::new(DATA))?;
+    let authority = pki::CertificateAuthority::from_pem(
+        ca.certificate_pem().as_bytes(),
+        ca.key_pem().as_bytes(),
+    )?;
+    let key = pki::PrivateKey::from_pem(tokens.to_pem().as_bytes())?;
+    let flags = components::controller_manager(settings, Path::new(DATA_DIR_FD))?;
     flags.serve_on(listener, &cx, &client).await.context("the controller manager's port")?;
     let longest = flags.cluster_signing_duration;
     let config = controllers::Config {
-        signing: Some(controllers::Signing { authority: Arc::new(authority), longest }),
-        token_signer: Some(Arc::new(pki::Signer::new(key, String::new()))),
+        signing: Some(controllers::SigningConfig {
+            authority: Arc::new(authority),
+            max_duration: longest,
+        }),
+        token_signer: Some(Arc::new(pki::TokenSigner::new(key, String::new()))),
         root_ca: running.cluster.ca.certificate_pem(),
         ..flags.config()?
     };
-    let identity = |name: &str| account(running, name);
+    let identity = |name: &str| service_account_client(running, name);
     controllers::start(&cx, &config, &identity);
     Ok(cx)
 }
 
-fn as_user(running: &Running, name: &str) -> Client {
-    let user = User::new(name, &["system:authenticated"]);
+fn component_client(running: &RunningServer, name: &str) -> Client {
+    let user = UserInfo::new(name, &["system:authenticated"]);
     let manager = name.rsplit(':').next().unwrap_or(name);
     Client::new(client::Config::pipe(running.pipe(user)).manager(manager).user_agent(manager))
 }
 
-fn account(running: &Running, name: &str) -> Client {
-    let user = User::new(
+fn service_account_client(running: &RunningServer, name: &str) -> Client {
+    let user = UserInfo::new(
         &format!("system:serviceaccount:kube-system:{name}"),
         &["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"],
     );

@@ -4,31 +4,32 @@ use object::Value;
 
 use super::{texts, values};
 use crate::{
-    call::Call,
     commands::{
         Command,
         create::{WRITES, begin, make},
     },
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
+    error::{CommandError, Result},
+    flags::{Flag, FlagType},
+    invocation::Invocation,
 };
 
 const RULES: &[Flag] = &[
-    Flag::new("verb", Kind::List),
-    Flag::new("resource", Kind::List),
-    Flag::new("resource-name", Kind::Each),
+    Flag::new("verb", FlagType::StringSlice),
+    Flag::new("resource", FlagType::StringSlice),
+    Flag::new("resource-name", FlagType::StringArray),
 ];
 const SUBJECTS: &[Flag] = &[
     Flag::text("clusterrole"),
-    Flag::new("user", Kind::Each),
-    Flag::new("group", Kind::Each),
-    Flag::new("serviceaccount", Kind::Each),
+    Flag::new("user", FlagType::StringArray),
+    Flag::new("group", FlagType::StringArray),
+    Flag::new("serviceaccount", FlagType::StringArray),
 ];
 
 pub(super) const ROLE: Command = Command::new("role", &[WRITES, RULES], role);
 pub(super) const CLUSTER_ROLE: Command = Command::new(
     "clusterrole",
-    &[WRITES, RULES, &[Flag::new("non-resource-url", Kind::List), Flag::text("aggregation-rule")]],
+    &[WRITES, RULES, &[Flag::new("non-resource-url", FlagType::StringSlice), Flag::text("aggregation-rule")],
+    ],
     cluster_role,
 );
 pub(super) const ROLE_BINDING: Command =
@@ -61,27 +62,27 @@ const VERBS: &[&str] = &[
     "*",
 ];
 
-fn role(call: &Call<'_>) -> Result {
+fn role(call: &Invocation<'_>) -> Result {
     let mut object = begin(call, API, "Role", true)?;
     object["rules"] = values(rules(call)?);
     make(call, object, "roles.rbac.authorization.k8s.io", "")
 }
 
-fn cluster_role(call: &Call<'_>) -> Result {
+fn cluster_role(call: &Invocation<'_>) -> Result {
     let mut object = begin(call, API, "ClusterRole", false)?;
     let urls = call.flags.all("non-resource-url");
     let aggregation = call.flags.text("aggregation-rule");
     if !aggregation.is_empty() {
         let others = ["verb", "resource", "resource-name", "non-resource-url"];
         if others.iter().any(|flag| !call.flags.all(flag).is_empty()) {
-            return Err(Fail::error(
+            return Err(CommandError::error(
                 "aggregation rule must be specified without nonResourceURLs, verbs, resources or resourceNames",
             ));
         }
         let mut selector = Value::object();
         for pair in aggregation.split(',') {
             let Some((key, value)) = pair.split_once('=') else {
-                return Err(Fail::Usage {
+                return Err(CommandError::Usage {
                     says: format!(
                         "invalid argument {} for \"--aggregation-rule\" flag: malformed pair, expect string=string",
                         object::quote::quote(aggregation)
@@ -98,13 +99,13 @@ fn cluster_role(call: &Call<'_>) -> Result {
     }
     let verbs = call.flags.all("verb");
     if verbs.is_empty() {
-        return Err(Fail::error("at least one verb must be specified"));
+        return Err(CommandError::error("at least one verb must be specified"));
     }
     let mut all = Vec::new();
     if !call.flags.all("resource").is_empty() {
         all = rules(call)?;
     } else if urls.is_empty() {
-        return Err(Fail::error("one of resource or nonResourceURL must be specified"));
+        return Err(CommandError::error("one of resource or nonResourceURL must be specified"));
     }
     if !urls.is_empty() {
         check_urls(urls, verbs)?;
@@ -121,14 +122,14 @@ fn cluster_role(call: &Call<'_>) -> Result {
 fn check_urls(urls: &[String], verbs: &[String]) -> Result {
     let known = ["get", "post", "put", "delete", "patch", "head", "options", "*"];
     if let Some(verb) = verbs.iter().find(|verb| !known.contains(&verb.as_str())) {
-        return Err(Fail::error(format!("invalid verb: '{verb}' for nonResourceURL")));
+        return Err(CommandError::error(format!("invalid verb: '{verb}' for nonResourceURL")));
     }
     for url in urls.iter().filter(|url| *url != "*") {
         if !url.starts_with('/') {
-            return Err(Fail::error("nonResourceURL should start with /"));
+            return Err(CommandError::error("nonResourceURL should start with /"));
         }
         if url.strip_suffix('*').unwrap_or(url).contains('*') {
-            return Err(Fail::error(
+            return Err(CommandError::error(
                 "nonResourceURL only supports wildcard matches when '*' is at the end",
             ));
         }
@@ -137,31 +138,31 @@ fn check_urls(urls: &[String], verbs: &[String]) -> Result {
 }
 
 /// One rule for each API group of the resources.
-fn rules(call: &Call<'_>) -> Result<Vec<Value>> {
+fn rules(call: &Invocation<'_>) -> Result<Vec<Value>> {
     let verbs = call.flags.all("verb");
     if verbs.is_empty() {
-        return Err(Fail::error("at least one verb must be specified"));
+        return Err(CommandError::error("at least one verb must be specified"));
     }
     if call.flags.all("resource").is_empty() {
-        return Err(Fail::error("at least one resource must be specified"));
+        return Err(CommandError::error("at least one resource must be specified"));
     }
     for verb in verbs.iter().filter(|verb| !VERBS.contains(&verb.as_str())) {
-        call.say(&format!("Warning: '{verb}' is not a standard resource verb"));
+        call.print_err(&format!("Warning: '{verb}' is not a standard resource verb"));
     }
     let verbs =
         if verbs.iter().any(|verb| verb == "*") { vec!["*".to_owned()] } else { dedup(verbs) };
     let mut groups: Vec<(String, Vec<String>)> = Vec::new();
-    let mut words = call.flags.all("resource");
+    let mut message = call.flags.all("resource");
     let every = ["*".to_owned()];
-    if words.contains(&every[0]) {
-        words = &every;
+    if message.contains(&every[0]) {
+        message = &every;
     }
-    for word in words {
+    for word in message {
         let (name, sub) = word.split_once('/').unwrap_or((word, ""));
         let (group, plural) = if name == "*" {
             (String::new(), "*".to_owned())
         } else {
-            let found = call.resources()?.find(name).map_err(|fail| Fail::Plain(fail.words()))?;
+            let found = call.resources()?.find(name).map_err(|fail| CommandError::Raw(fail.message()))?;
             (found.group.clone(), found.plural.clone())
         };
         let full = if sub.is_empty() { plural } else { format!("{plural}/{sub}") };
@@ -196,19 +197,22 @@ fn dedup(texts: &[String]) -> Vec<String> {
     all
 }
 
-fn role_binding(call: &Call<'_>) -> Result {
+fn role_binding(call: &Invocation<'_>) -> Result {
     let mut object = begin(call, API, "RoleBinding", true)?;
     let (role, cluster_role) = (call.flags.text("role"), call.flags.text("clusterrole"));
     let (kind, name) = match (role, cluster_role) {
         (role, "") if !role.is_empty() => ("Role", role),
         ("", role) if !role.is_empty() => ("ClusterRole", role),
-        _ => return Err(Fail::error("exactly one of clusterrole or role must be specified")),
+        _ => {
+            return Err(CommandError::error("exactly one of clusterrole or role must be specified",
+            ));
+        }
     };
     bind(call, &mut object, kind, name)?;
     make(call, object, "rolebindings.rbac.authorization.k8s.io", "failed to create rolebinding: ")
 }
 
-fn cluster_role_binding(call: &Call<'_>) -> Result {
+fn cluster_role_binding(call: &Invocation<'_>) -> Result {
     let mut object = begin(call, API, "ClusterRoleBinding", false)?;
     bind(call, &mut object, "ClusterRole", call.flags.text("clusterrole"))?;
     make(
@@ -219,7 +223,7 @@ fn cluster_role_binding(call: &Call<'_>) -> Result {
     )
 }
 
-fn bind(call: &Call<'_>, object: &mut Value, kind: &str, name: &str) -> Result {
+fn bind(call: &Invocation<'_>, object: &mut Value, kind: &str, name: &str) -> Result {
     let reference = |kind: &str, name: &str| {
         let mut reference = Value::object();
         reference["apiGroup"] = GROUP.into();
@@ -242,7 +246,7 @@ fn bind(call: &Call<'_>, object: &mut Value, kind: &str, name: &str) -> Result {
                 subject["namespace"] = namespace.into();
                 subjects.push(subject);
             }
-            _ => return Err(Fail::error("serviceaccount must be <namespace>:<name>")),
+            _ => return Err(CommandError::error("serviceaccount must be <namespace>:<name>")),
         }
     }
     if !subjects.is_empty() {

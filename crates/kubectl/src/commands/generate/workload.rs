@@ -4,13 +4,13 @@ use object::Value;
 
 use super::{texts, values};
 use crate::{
-    call::Call,
     commands::{
         Command,
         create::{WRITES, begin, make, one_name, tree},
     },
-    fail::{Fail, Result},
-    flags::{Flag, Kind},
+    error::{CommandError, Result},
+    flags::{Flag, FlagType},
+    invocation::Invocation,
 };
 
 pub(super) const DEPLOYMENT: Command = Command::new(
@@ -18,9 +18,9 @@ pub(super) const DEPLOYMENT: Command = Command::new(
     &[
         WRITES,
         &[
-            Flag::new("image", Kind::List).required(),
-            Flag::new("port", Kind::Int32).default("-1"),
-            Flag::new("replicas", Kind::Int32).short('r').default("1"),
+            Flag::new("image", FlagType::StringSlice).required(),
+            Flag::new("port", FlagType::Int32).default("-1"),
+            Flag::new("replicas", FlagType::Int32).short('r').default("1"),
         ],
     ],
     deployment,
@@ -39,8 +39,8 @@ pub(super) const CRON_JOB: Command = Command::new(
 .aliases(&["cj"]);
 
 /// The words after `--`, or after the name.
-fn command<'a>(call: &'a Call<'_>) -> &'a [String] {
-    call.flags.dash.map_or(&[], |at| &call.words()[at..])
+fn command<'a>(call: &'a Invocation<'_>) -> &'a [String] {
+    call.flags.args_len_at_dash.map_or(&[], |at| &call.args()[at..])
 }
 
 /// What a container of an image is called: the last part of its path.
@@ -52,11 +52,11 @@ fn container_name(image: &str) -> String {
     name.to_lowercase().chars().map(fits).collect()
 }
 
-fn deployment(call: &Call<'_>) -> Result {
+fn deployment(call: &Invocation<'_>) -> Result {
     one_name(call)?;
     let images = call.flags.all("image");
     if images.len() > 1 && !command(call).is_empty() {
-        return Err(Fail::error("cannot specify multiple --image options and command"));
+        return Err(CommandError::error("cannot specify multiple --image options and command"));
     }
     let mut object = begin(call, "apps/v1", "Deployment", true)?;
     let name = object["metadata"]["name"].clone();
@@ -97,14 +97,14 @@ fn container(name: &str, image: &str, command: &[String]) -> Value {
     values(vec![container])
 }
 
-fn job(call: &Call<'_>) -> Result {
+fn job(call: &Invocation<'_>) -> Result {
     let name = one_name(call)?;
     let (image, from) = (call.flags.text("image"), call.flags.text("from"));
     if image.is_empty() == from.is_empty() {
-        return Err(Fail::error("either --image or --from must be specified"));
+        return Err(CommandError::error("either --image or --from must be specified"));
     }
     if !from.is_empty() && !command(call).is_empty() {
-        return Err(Fail::error("cannot specify --from and command"));
+        return Err(CommandError::error("cannot specify --from and command"));
     }
     let mut object = begin(call, "batch/v1", "Job", true)?;
     if from.is_empty() {
@@ -112,13 +112,14 @@ fn job(call: &Call<'_>) -> Result {
         object["spec"]["template"]["spec"]["containers"] = container(&name, image, command(call));
     } else {
         let (infos, fails) =
-            call.select(&[from.to_owned()], crate::select::How { fetch: true, ..<_>::default() })?;
-        Fail::collect(fails)?;
+            call.select(&[from.to_owned()], crate::select::BuilderOptions { fetch: true, ..<_>::default() },
+        )?;
+        CommandError::collect(fails)?;
         let [info] = &infos[..] else {
-            return Err(Fail::error("--from must be an existing cronjob"));
+            return Err(CommandError::error("--from must be an existing cronjob"));
         };
         if info.resource.kind != "CronJob" {
-            return Err(Fail::error(format!("unknown object type *v1.{}", info.resource.kind)));
+            return Err(CommandError::error(format!("unknown object type *v1.{}", info.resource.kind)));
         }
         let cron = &info.object;
         let template = &cron["spec"]["jobTemplate"];
@@ -138,7 +139,7 @@ fn job(call: &Call<'_>) -> Result {
     make(call, object, "jobs.batch", "failed to create job: ")
 }
 
-fn cron_job(call: &Call<'_>) -> Result {
+fn cron_job(call: &Invocation<'_>) -> Result {
     let name = one_name(call)?;
     let mut object = begin(call, "batch/v1", "CronJob", true)?;
     let restart = match call.flags.text("restart") {

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail, ensure};
 use object::{Value, from_json, to_json};
-use store::archive::Archive;
+use store::archive::EtcdSnapshot;
 
 use super::sealed::{self, Secret};
 use crate::up;
@@ -43,7 +43,7 @@ pub(super) fn collect(data: &Path, secret: Option<&Secret>) -> Result<BTreeMap<S
     let mut keys = Value::object();
     for name in FILES {
         let path = data.join("pki").join(name);
-        let bytes = sys::record::read(&path, LARGEST);
+        let bytes = sys::durable_record::read(&path, LARGEST);
         let bytes = bytes.with_context(|| format!("cannot read {}", path.display()))?;
         let bytes = bytes.with_context(|| format!("{} is missing", path.display()))?;
         let text = String::from_utf8(bytes).with_context(|| path.display().to_string())?;
@@ -60,7 +60,7 @@ impl Keys {
     /// Those in the file; none where there are none, or nobody gave the secret and the folder
     /// has its own. Fails where Secrets could not be read afterwards.
     pub(super) fn choose(
-        archive: &Archive,
+        archive: &EtcdSnapshot,
         secret: Option<&Secret>,
         data: &Path,
     ) -> Result<Option<Self>> {
@@ -118,15 +118,19 @@ impl Keys {
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o700))?;
         for (name, text) in &self.0 {
             let path = folder.join(name);
-            sys::record::write(&path, text.as_bytes(), sys::record::Durability::Whole)
-                .with_context(|| about(&path))?;
+            sys::durable_record::write(
+                &path,
+                text.as_bytes(),
+                sys::durable_record::Durability::Whole,
+            )
+            .with_context(|| about(&path))?;
         }
         Ok(aside)
     }
 }
 
 /// Notes the saved cluster's name and ranges for the first start of a folder without settings.
-pub(super) fn note_settings(archive: &Archive, data: &Path) -> Result<()> {
+pub(super) fn note_settings(archive: &EtcdSnapshot, data: &Path) -> Result<()> {
     match archive.beside.get(SETTINGS) {
         Some(text) if !data.join("config.yaml").exists() => up::note_restored(data, text),
         _ => Ok(()),
@@ -134,7 +138,7 @@ pub(super) fn note_settings(archive: &Archive, data: &Path) -> Result<()> {
 }
 
 /// What is in a file, for `status`.
-pub(super) fn describe(archive: &Archive) -> &'static str {
+pub(super) fn describe(archive: &EtcdSnapshot) -> &'static str {
     match archive.beside.contains_key(SEALED) {
         true => "sealed in it",
         false => "not in it",

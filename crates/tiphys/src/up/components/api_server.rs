@@ -10,10 +10,10 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::CommandFactory;
 
-use super::{Flags, Layout, Reserved, below, merge, split};
+use super::{DataDir, Flags, Reserved, below, merge, split};
 use crate::{
     commands::apiserver::Arguments,
-    up::{Settings, settings::ComponentArgs},
+    up::{ClusterConfig, settings::ComponentArgs},
 };
 
 const RESERVED: Reserved = &[
@@ -38,7 +38,7 @@ const AUDIT_POLICY: &str = "audit-policy-file";
 /// The API server's configuration. `data` is the data folder as the process sees it, `copies`
 /// where files that flags name are; none: in their place.
 pub(in crate::up) fn api_server(
-    settings: &Settings,
+    settings: &ClusterConfig,
     data: &Path,
     copies: Option<&Path>,
 ) -> Result<apiserver::Config> {
@@ -89,7 +89,7 @@ pub(super) struct Files(Option<PathBuf>);
 impl Files {
     /// Copies the files to where nothing that runs reads them. A path of an audit log becomes one
     /// below the data folder.
-    pub(super) fn collect(layout: &Layout, args: &mut ComponentArgs) -> Result<Self> {
+    pub(super) fn collect(layout: &DataDir, args: &mut ComponentArgs) -> Result<Self> {
         let folder = layout.path(NEW_COPIES);
         if folder.exists() {
             fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
@@ -119,7 +119,7 @@ impl Files {
     }
 
     /// Puts the copies where the API server reads them, and gives them to its user.
-    pub(super) fn keep(self, layout: &Layout, user: u32) -> Result<()> {
+    pub(super) fn keep(self, layout: &DataDir, user: u32) -> Result<()> {
         let folder = layout.path(COPIES);
         let about = || folder.display().to_string();
         if folder.exists() {
@@ -137,7 +137,7 @@ impl Files {
 }
 
 /// The API server writes below the data folder only: `audit/NAME`.
-fn audit_log(layout: &Layout, path: &str) -> Result<String> {
+fn audit_log(layout: &DataDir, path: &str) -> Result<String> {
     let inside = Path::new(path).strip_prefix(layout.dir()).unwrap_or(Path::new(path));
     let name = inside.strip_prefix("audit").unwrap_or(inside);
     match name.to_str() {
@@ -159,10 +159,10 @@ mod tests {
 
     fn with(given: &[String]) -> (tempfile::TempDir, Result<apiserver::Config>) {
         let folder = tempfile::tempdir().unwrap();
-        let layout = Layout::new(&folder.path().join("data"));
+        let layout = DataDir::new(&folder.path().join("data"));
         layout.make_folder().unwrap();
         fs::create_dir(layout.path("policy")).unwrap();
-        let mut settings = Settings { profile: Profile::Default, ..settings() };
+        let mut settings = ClusterConfig { profile: Profile::Default, ..settings() };
         settings.args.api_server = given.to_vec();
         let files = Files::collect(&layout, &mut settings.args);
         let config = files.and_then(|files| api_server(&settings, layout.dir(), files.folder()));
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn an_audit_log_is_written_below_the_data_folder() {
-        let layout = Layout::new(Path::new("/d"));
+        let layout = DataDir::new(Path::new("/d"));
         assert_eq!(audit_log(&layout, "a.log").unwrap(), "audit/a.log");
         assert_eq!(audit_log(&layout, "/d/audit/a.log").unwrap(), "audit/a.log");
         for path in ["/var/log/a.log", "audit/../a", "..", "/d/store/a"] {

@@ -1,0 +1,112 @@
+//! How often rules were looked at, and what came of it, under upstream's names.
+
+use server::{AdmissionAttributes, CounterVec, MetricDesc, MetricsSource, Operation};
+
+use super::policy::{LATEST, Level, LevelVersion};
+
+#[derive(Debug)]
+pub(crate) struct PodSecurityMetrics {
+    evaluations: CounterVec,
+    exemptions: CounterVec,
+    errors: CounterVec,
+}
+
+impl Default for PodSecurityMetrics {
+    fn default() -> Self {
+        Self {
+            evaluations: CounterVec::new(MetricDesc {
+                name: "pod_security_evaluations_total",
+                help: "How often the rules for pods were looked at, and what they said.",
+                labels: &[
+                    "decision",
+                    "mode",
+                    "policy_level",
+                    "policy_version",
+                    "request_operation",
+                    "resource",
+                    "subresource",
+                ],
+            }),
+            exemptions: CounterVec::new(MetricDesc {
+                name: "pod_security_exemptions_total",
+                help: "How often requests were let off the rules for pods.",
+                labels: &["request_operation", "resource", "subresource"],
+            }),
+            errors: CounterVec::new(MetricDesc {
+                name: "pod_security_errors_total",
+                help: "How often the rules for pods could not be looked at as they should.",
+                labels: &["fatal", "request_operation", "resource", "subresource"],
+            }),
+        }
+    }
+}
+
+impl PodSecurityMetrics {
+    pub(super) fn evaluated(
+        &self,
+        admission: &AdmissionAttributes,
+        (mode, rules): (&str, LevelVersion),
+        allowed: bool,
+    ) {
+        let decision = if allowed { "allow" } else { "deny" };
+        let [operation, resource, part] = request(admission);
+        let version = version(rules);
+        let level = rules.level.word();
+        self.evaluations.count(&[decision, mode, level, &version, operation, resource, part]);
+    }
+
+    pub(super) fn exempted(&self, admission: &AdmissionAttributes) {
+        self.exemptions.count(&request(admission));
+    }
+
+    pub(super) fn failed(&self, admission: &AdmissionAttributes, fatal: bool) {
+        let [operation, resource, part] = request(admission);
+        let fatal = if fatal { "true" } else { "false" };
+        self.errors.count(&[fatal, operation, resource, part]);
+    }
+}
+
+impl MetricsSource for PodSecurityMetrics {
+    fn report(&self, out: &mut String) {
+        [&self.evaluations, &self.exemptions, &self.errors].iter().for_each(|own| own.write(out));
+    }
+}
+
+/// What a request does, to what, and to which part.
+fn request<'a>(admission: &AdmissionAttributes<'a>) -> [&'a str; 3] {
+    let operation = if admission.operation == Operation::Create { "create" } else { "update" };
+    let resource = match admission.served.definition.names.plural {
+        "pods" => "pod",
+        "namespaces" => "namespace",
+        _ => "controller",
+    };
+    [operation, resource, admission.subresource]
+}
+
+/// Versions that are not there yet are one: who labels namespaces cannot fill the list.
+fn version(rules: LevelVersion) -> String {
+    match rules.minor {
+        Some(minor) if rules.level != Level::Privileged => {
+            if minor > LATEST {
+                "future".to_owned()
+            } else {
+                format!("v1.{minor}")
+            }
+        }
+        _ => "latest".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_few() {
+        let of = |level, minor| version(LevelVersion { level, minor });
+        assert_eq!(of(Level::Privileged, Some(30)), "latest");
+        assert_eq!(of(Level::Baseline, None), "latest");
+        assert_eq!(of(Level::Baseline, Some(30)), "v1.30");
+        assert_eq!(of(Level::Restricted, Some(LATEST + 1)), "future");
+    }
+}

@@ -1,0 +1,61 @@
+//! How broken rules are told.
+
+use std::collections::BTreeSet;
+
+/// A broken rule: what, and who breaks it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Violation {
+    pub(super) reason: String,
+    pub(super) detail: String,
+}
+
+impl Violation {
+    #[expect(clippy::unnecessary_wraps, reason = "each check gives what is broken, or nothing")]
+    pub(super) fn new(reason: &str, detail: String) -> Option<Self> {
+        Some(Self { reason: reason.to_owned(), detail })
+    }
+}
+
+pub(super) fn detailed(broken: &[Violation]) -> String {
+    let each = broken.iter().map(|Violation { reason, detail }| match &**detail {
+        "" => reason.clone(),
+        detail => format!("{reason} ({detail})"),
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
+
+pub(super) fn plain(broken: &[Violation]) -> String {
+    broken.iter().map(|one| &*one.reason).collect::<Vec<_>>().join(", ")
+}
+
+pub(super) fn quoted<'a>(items: impl IntoIterator<Item = &'a str>) -> String {
+    let items: Vec<_> = items.into_iter().map(|item| format!("\"{item}\"")).collect();
+    items.join(", ")
+}
+
+pub(super) fn plural<'a>(count: usize, one: &'a str, many: &'a str) -> &'a str {
+    if count == 1 { one } else { many }
+}
+
+/// `container "a"`, `containers "a", "b"`.
+pub(super) fn containers(names: &[&str]) -> String {
+    let word = plural(names.len(), "container", "containers");
+    format!("{word} {}", quoted(names.iter().copied()))
+}
+
+/// Those who set what they must not: the pod, some containers, or both.
+pub(super) fn describe_setters(pod: bool, names: &[&str]) -> String {
+    let mut all = Vec::new();
+    if pod {
+        all.push("pod".to_owned());
+    }
+    if !names.is_empty() {
+        all.push(containers(names));
+    }
+    all.join(" and ")
+}
+
+/// Different values in order.
+pub(super) fn list(values: &BTreeSet<String>) -> String {
+    quoted(values.iter().map(String::as_str))
+}

@@ -1,0 +1,124 @@
+//! How many addresses and ports of Services are given, under upstream's names.
+
+use std::{net::IpAddr, sync::Arc};
+
+use object::{Object, View};
+use server::{
+    CounterVec, GaugeVec, HistogramVec, ListOptions, MetricDesc, MetricsSource, Registry, Selection,
+};
+use tokio::time::Instant;
+
+use super::{ServiceAllocator, ServiceCidr, addresses};
+
+const SECONDS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// What was given.
+#[derive(Debug)]
+pub(super) struct AllocatorMetrics {
+    given: CounterVec,
+    refused: CounterVec,
+    seconds: HistogramVec,
+}
+
+/// The same, and what there is.
+#[derive(Debug)]
+pub(crate) struct AllocatorMetricsSource {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) services: Arc<ServiceAllocator>,
+}
+
+impl Default for AllocatorMetrics {
+    fn default() -> Self {
+        let labels = &["cidr", "scope"];
+        let counter = |name, help| CounterVec::new(MetricDesc { name, help, labels });
+        Self {
+            given: counter(
+                "kube_apiserver_clusterip_allocator_allocation_total",
+                "Addresses that were given.",
+            ),
+            refused: counter(
+                "kube_apiserver_clusterip_allocator_allocation_errors_total",
+                "Addresses that were not given.",
+            ),
+            seconds: HistogramVec::new(
+                MetricDesc {
+                    name: "kube_apiserver_clusterip_allocator_allocation_duration_seconds",
+                    help: "How long it took to give an address.",
+                    labels: &["cidr"],
+                },
+                SECONDS,
+            ),
+        }
+    }
+}
+
+impl AllocatorMetrics {
+    /// An address of a range was given, or none; `named`: a certain one was asked for.
+    pub(super) fn count(&self, range: &ServiceCidr, named: bool, given: bool, began: Instant) {
+        let (cidr, scope) = (range.to_string(), if named { "static" } else { "dynamic" });
+        let count = if given { &self.given } else { &self.refused };
+        count.count(&[&cidr, scope]);
+        self.seconds.observe(&[&cidr], began.elapsed().as_secs_f64());
+    }
+}
+
+impl MetricsSource for AllocatorMetricsSource {
+    fn report(&self, out: &mut String) {
+        let AllocatorMetrics { given, refused, seconds } = &self.services.tally;
+        given.write(out);
+        refused.write(out);
+        seconds.write(out);
+        let gauge = |name, help, labels| GaugeVec::new(MetricDesc { name, help, labels });
+        let taken = gauge(
+            "kube_apiserver_clusterip_allocator_allocated_ips",
+            "Addresses that Services have.",
+            &["cidr"],
+        );
+        let free = gauge(
+            "kube_apiserver_clusterip_allocator_available_ips",
+            "Addresses that nobody has.",
+            &["cidr"],
+        );
+        let given = self.given();
+        for range in addresses::ranges(&self.registry, true).unwrap_or_default() {
+            let own = given.iter().filter(|ip| range.contains(**ip)).count();
+            let (cidr, left) = (range.to_string(), range.usable().saturating_sub(own as u128));
+            taken.set(&[&cidr], number(own));
+            free.set(&[&cidr], number(usize::try_from(left).unwrap_or(usize::MAX)));
+        }
+        let ports = &self.services.ports;
+        let own = ports.stored().map_or(0, |stored| stored.map.taken().count());
+        let taken_ports = gauge(
+            "kube_apiserver_nodeport_allocator_allocated_ports",
+            "Ports that Services have.",
+            &[],
+        );
+        taken_ports.set(&[], number(own));
+        let free_ports = gauge(
+            "kube_apiserver_nodeport_allocator_available_ports",
+            "Ports that nobody has.",
+            &[],
+        );
+        free_ports.set(&[], number(ports.range.clone().count().saturating_sub(own)));
+        for gauge in [taken, free, taken_ports, free_ports] {
+            gauge.write(out);
+        }
+    }
+}
+
+impl AllocatorMetricsSource {
+    fn given(&self) -> Vec<IpAddr> {
+        let Ok(kind) = self.registry.kind("networking.k8s.io", "ipaddresses") else {
+            return Vec::new();
+        };
+        let all = self.registry.list(&kind, &Selection::default(), &ListOptions::default());
+        let all = all.map(|list| list.items).unwrap_or_default();
+        let name = |object| Object::view(object).metadata().name().parse().ok();
+        all.iter().filter_map(|version| name(&version.object)).collect()
+    }
+}
+
+/// As far as it is told: nobody counts further.
+fn number(count: usize) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+}

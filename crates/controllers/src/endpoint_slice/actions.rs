@@ -1,0 +1,30 @@
+//! What is done to slices, by whoever plans it.
+
+use api::EndpointSlice;
+use client::Error;
+use runtime::{CachedApi, Step};
+
+#[derive(Debug, PartialEq)]
+pub(crate) enum Action {
+    Create(EndpointSlice),
+    Update(EndpointSlice),
+    Delete(EndpointSlice),
+}
+
+pub(crate) async fn execute(
+    slices: &CachedApi<EndpointSlice>,
+    steps: Vec<Step<Action>>,
+) -> Result<(), Error> {
+    for Step { action: act, cause: because } in steps {
+        let slices = slices.with_cause(&because);
+        match act {
+            Action::Create(slice) => match slices.create(slice).await {
+                Err(error) if error.is_namespace_terminating() => {}
+                made => drop(made?),
+            },
+            Action::Update(slice) => drop(slices.update(slice).await?),
+            Action::Delete(slice) => slices.delete(&slice).await?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! What the names of one service stand for, made from the service and its slices.
+
+use std::{
+    collections::{HashMap, HashSet},
+    net::IpAddr,
+};
+
+use api::core::Service;
+use api::discovery::{Endpoint, EndpointSlice};
+use hickory_proto::rr::Name;
+use object::names::sloppy_ip;
+
+/// A service as names see it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ServiceEntry {
+    pub(crate) kind: ServiceKind,
+    /// The endpoints by their names within the service.
+    pub(crate) hosts: Vec<EndpointHost>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum ServiceKind {
+    /// Its name stands for addresses of its own.
+    ClusterIp { ips: Vec<IpAddr>, ports: Vec<Port> },
+    /// Its name stands for its endpoints.
+    Headless,
+    /// Its name stands for another; `None`: one that no DNS could have.
+    ExternalName(Option<Name>),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct EndpointHost {
+    /// In lower case.
+    pub(crate) label: Box<str>,
+    /// Somebody chose the label: then the addresses lead back to it.
+    pub(crate) has_hostname: bool,
+    pub(crate) ips: Vec<IpAddr>,
+    pub(crate) ports: Vec<Port>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Port {
+    /// In lower case; empty: it has none.
+    pub(crate) name: Box<str>,
+    pub(crate) protocol: Box<str>,
+    pub(crate) number: u16,
+}
+
+impl ServiceEntry {
+    pub(crate) fn new(service: &Service, slices: &[EndpointSlice]) -> Self {
+        let spec = service.spec();
+        let shape = if spec.type_() == "ExternalName" {
+            ServiceKind::ExternalName(parse_external_name(spec.external_name()))
+        } else if service.is_headless() {
+            ServiceKind::Headless
+        } else {
+            let mut ips: Vec<_> = spec.cluster_ips().iter().filter_map(sloppy_ip).collect();
+            if ips.is_empty() {
+                ips.extend(sloppy_ip(spec.cluster_ip()));
+            }
+            let ports = spec.ports().iter();
+            let ports = ports.filter_map(|it| Port::new(it.name(), it.protocol(), it.port()));
+            ServiceKind::ClusterIp { ips, ports: ports.collect() }
+        };
+        let mut hosts = Hosts::default();
+        for slice in slices.iter().filter(|slice| slice.address_type() != "FQDN") {
+            let ports = slice.ports().iter();
+            let ports: Vec<_> =
+                ports.filter_map(|it| Port::new(it.name(), it.protocol(), it.port()?)).collect();
+            for endpoint in slice.endpoints().iter() {
+                let ready = endpoint.conditions().ready().unwrap_or(true);
+                if ready || spec.publish_not_ready_addresses() {
+                    hosts.add(endpoint, &ports);
+                }
+            }
+        }
+        Self { kind: shape, hosts: hosts.sorted() }
+    }
+
+    pub(crate) fn host(&self, label: &str) -> Option<&EndpointHost> {
+        let at = self.hosts.binary_search_by(|host| (*host.label).cmp(label)).ok()?;
+        self.hosts.get(at)
+    }
+}
+
+impl Port {
+    fn new(name: &str, protocol: &str, number: i32) -> Option<Self> {
+        Some(Self {
+            name: name.to_ascii_lowercase().into(),
+            protocol: protocol.to_ascii_lowercase().into(),
+            number: u16::try_from(number).ok().filter(|number| *number != 0)?,
+        })
+    }
+}
+
+/// The hosts so far. How many there are, and how many addresses one has, is up to whoever writes slices.
+#[derive(Default)]
+struct Hosts {
+    all: Vec<EndpointHost>,
+    by_label: HashMap<Box<str>, usize>,
+    ips: HashSet<(usize, IpAddr)>,
+}
+
+impl Hosts {
+    /// Slices of both families, or of different ports, may name the same host.
+    fn add(&mut self, endpoint: &Endpoint, ports: &[Port]) {
+        let mut last = None;
+        for ip in endpoint.addresses().iter().filter_map(sloppy_ip) {
+            let hostname = endpoint.hostname().filter(|name| !name.is_empty());
+            let label: Box<str> = match hostname {
+                Some(name) => name.to_ascii_lowercase().into(),
+                None => ip.to_string().replace(['.', ':'], "-").into(),
+            };
+            let next = self.all.len();
+            let at = *self.by_label.entry(label.clone()).or_insert(next);
+            if at == next {
+                let named = hostname.is_some();
+                self.all.push(EndpointHost {
+                    label,
+                    has_hostname: named,
+                    ips: Vec::new(),
+                    ports: Vec::new(),
+                });
+            }
+            let Some(host) = self.all.get_mut(at) else { continue };
+            if self.ips.insert((at, ip)) {
+                host.ips.push(ip);
+            }
+            if last.replace(at) == Some(at) {
+                continue; // the ports are known
+            }
+            for port in ports {
+                if !host.ports.contains(port) {
+                    host.ports.push(port.clone());
+                }
+            }
+        }
+    }
+
+    fn sorted(self) -> Vec<EndpointHost> {
+        let mut all = self.all;
+        all.sort_by(|a, b| a.label.cmp(&b.label));
+        all
+    }
+}
+
+fn parse_external_name(name: &str) -> Option<Name> {
+    if name.is_empty() || name.parse::<IpAddr>().is_ok() {
+        return None;
+    }
+    let mut name = Name::from_ascii(name).ok()?;
+    name.set_fqdn(true);
+    Some(name)
+}

@@ -1,0 +1,105 @@
+//! A key and the certificates that speak for it.
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use rustls_pki_types::CertificateDer;
+
+use crate::{
+    CertificateAuthority, CertificateIdentity, CertificateSpec, Dir, Error, PrivateKey, PublicKey,
+    pem,
+};
+
+#[derive(Debug)]
+pub struct CertKeyPair {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKey,
+}
+
+impl CertKeyPair {
+    pub(crate) fn new(chain: Vec<CertificateDer<'static>>, key: PrivateKey) -> Result<Self, Error> {
+        let certified = PublicKey::of_certificate(&chain[0])?;
+        if certified != *key.public() {
+            return Err(Error::Mismatch("pair".into()));
+        }
+        Ok(Self { chain, key })
+    }
+
+    pub fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Self, Error> {
+        Self::new(pem::certificates(certificate)?, PrivateKey::from_pem(key)?)
+    }
+
+    /// The pair in `NAME.crt` and `NAME.key`; `authority` makes a new one when there
+    /// is none, when it ends soon, or when it lacks a name of `leaf`.
+    pub fn load_or_issue(
+        dir: &Dir,
+        name: &str,
+        authority: &CertificateAuthority,
+        leaf: &CertificateSpec,
+        now: i64,
+    ) -> Result<Self, Error> {
+        let (crt, key) = (format!("{name}.crt"), format!("{name}.key"));
+        if let (Some(certificate), Some(key)) = (dir.read(&crt)?, dir.read(&key)?) {
+            // a renewal that was interrupted leaves two halves that do not fit
+            match Self::from_pem(&certificate, &key) {
+                Ok(pair) if pair.satisfies(leaf, now)? => return Ok(pair),
+                Ok(_) | Err(Error::Mismatch(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let pair = authority.issue(leaf, now)?;
+        dir.replace(&key, pair.key_pem().as_bytes(), 0o600)?;
+        dir.replace(&crt, pair.certificate_pem().as_bytes(), 0o644)?;
+        Ok(pair)
+    }
+
+    pub fn chain(&self) -> &[CertificateDer<'static>] {
+        &self.chain
+    }
+
+    pub fn key(&self) -> &PrivateKey {
+        &self.key
+    }
+
+    pub fn certificate_pem(&self) -> String {
+        self.chain.iter().map(|one| pem::encode("CERTIFICATE", one)).collect()
+    }
+
+    pub fn key_pem(&self) -> String {
+        self.key.to_pem()
+    }
+
+    pub fn identity(&self) -> Result<CertificateIdentity, Error> {
+        CertificateIdentity::of(&self.chain[0])
+    }
+
+    /// A kubeconfig for whom this pair names, in YAML (and JSON).
+    pub fn kubeconfig(
+        &self,
+        server: &str,
+        authority: &CertificateAuthority,
+    ) -> Result<String, Error> {
+        let user = self.identity()?.common_name;
+        let data = |pem: String| BASE64_STANDARD.encode(pem);
+        let config = serde_json::json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "tiphys",
+            "clusters": [{ "name": "tiphys", "cluster": {
+                "server": server,
+                "certificate-authority-data": data(authority.certificate_pem()),
+            }}],
+            "users": [{ "name": user, "user": {
+                "client-certificate-data": data(self.certificate_pem()),
+                "client-key-data": data(self.key_pem()),
+            }}],
+            "contexts": [{ "name": "tiphys", "context": { "cluster": "tiphys", "user": user }}],
+        });
+        Ok(serde_json::to_string_pretty(&config).expect("plain data") + "\n")
+    }
+
+    fn satisfies(&self, leaf: &CertificateSpec, now: i64) -> Result<bool, Error> {
+        let has = self.identity()?;
+        Ok(!has.needs_renewal(now)
+            && leaf.dns.iter().all(|name| has.dns.contains(name))
+            && leaf.ips.iter().all(|ip| has.ips.contains(ip)))
+    }
+}

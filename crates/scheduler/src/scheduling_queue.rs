@@ -1,0 +1,220 @@
+//! Pods that wait for a node.
+//!
+//! ```text
+//!  ready        to be tried now, the most important first, then the longest waiting
+//!  backing off  failed a moment ago; ready again when their time is over
+//!  stuck        no node would do; wait until something changes in the cluster
+//! ```
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, HashMap},
+    time::Duration,
+};
+
+use api::core::Pod;
+use object::{NamespacedName, Text};
+use tokio::time::Instant;
+
+const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: Duration = Duration::from_secs(10);
+/// Nobody is forgotten, even if no change was noticed.
+const MAX_UNSCHEDULABLE_DURATION: Duration = Duration::from_mins(5);
+
+#[derive(Debug)]
+struct Entry {
+    key: NamespacedName,
+    priority: i32,
+    sequence: u64,
+    failures: u32,
+    state: QueueState,
+    /// A digest of the reasons that its status was last written with.
+    recorded_reasons: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum QueueState {
+    Active,
+    Backoff(Instant),
+    Unschedulable(Instant),
+    /// Being tried, since this many changes.
+    InFlight(u64),
+}
+
+/// By uid.
+#[derive(Debug, Default)]
+pub(crate) struct SchedulingQueue {
+    pods: HashMap<Text, Entry>,
+    ready: BTreeSet<(Reverse<i32>, u64, Text)>,
+    delayed: BTreeSet<(Instant, Text)>,
+    cluster_events: u64,
+    next_sequence: u64,
+}
+
+impl SchedulingQueue {
+    /// A pod that is new, or has changed in a way that may help.
+    pub(crate) fn add(&mut self, pod: &Pod) {
+        let uid = Text::from(pod.metadata().uid());
+        match self.pods.get(&uid).map(|entry| entry.state) {
+            Some(QueueState::Unschedulable(_)) => self.move_to(uid, QueueState::Active),
+            Some(_) => {}
+            None => {
+                self.next_sequence += 1;
+                let entry = Entry {
+                    key: NamespacedName::from_meta(pod.metadata()),
+                    priority: pod.spec().priority().unwrap_or_default(),
+                    sequence: self.next_sequence,
+                    failures: 0,
+                    state: QueueState::InFlight(0),
+                    recorded_reasons: None,
+                };
+                self.pods.insert(uid.clone(), entry);
+                self.move_to(uid, QueueState::Active);
+            }
+        }
+    }
+
+    pub(crate) fn remove(&mut self, uid: &str) {
+        self.unlink(uid);
+        self.pods.remove(uid);
+    }
+
+    /// The digest of the reasons that the status of the pod was last written with.
+    pub(crate) fn recorded_reasons(&self, uid: &str) -> Option<u64> {
+        self.pods.get(uid)?.recorded_reasons
+    }
+
+    pub(crate) fn record_reasons(&mut self, uid: &str, digest: u64) {
+        if let Some(entry) = self.pods.get_mut(uid) {
+            entry.recorded_reasons = Some(digest);
+        }
+    }
+
+    /// The next pod to try.
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<(Text, NamespacedName)> {
+        while let Some((due, uid)) = self.delayed.first().cloned()
+            && due <= now
+        {
+            self.move_to(uid, QueueState::Active);
+        }
+        let (_, _, uid) = self.ready.first().cloned()?;
+        let key = self.pods[&uid].key.clone();
+        self.move_to(uid.clone(), QueueState::InFlight(self.cluster_events));
+        Some((uid, key))
+    }
+
+    /// When to look again if nothing happens.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.delayed.first().map(|(due, _)| *due)
+    }
+
+    /// It could not be placed. `stuck`: only a change can help; one may have happened.
+    pub(crate) fn requeue_failed(&mut self, uid: &Text, stuck: bool, now: Instant) {
+        let Some(entry) = self.pods.get_mut(uid) else { return };
+        entry.failures = entry.failures.saturating_add(1);
+        let changed =
+            matches!(entry.state, QueueState::InFlight(since) if since != self.cluster_events);
+        let until = now + backoff_duration(entry.failures);
+        let place = if stuck && !changed {
+            QueueState::Unschedulable(now + MAX_UNSCHEDULABLE_DURATION)
+        } else {
+            QueueState::Backoff(until)
+        };
+        self.move_to(uid.clone(), place);
+    }
+
+    /// Something changed that may help those who are stuck.
+    pub(crate) fn move_unschedulable_to_backoff(&mut self, now: Instant) {
+        self.cluster_events += 1;
+        let stuck = self
+            .pods
+            .iter()
+            .filter(|(_, entry)| matches!(entry.state, QueueState::Unschedulable(_)));
+        let stuck: Vec<_> = stuck.map(|(uid, entry)| (uid.clone(), entry.failures)).collect();
+        for (uid, failures) in stuck {
+            let QueueState::Unschedulable(until) = self.pods[&uid].state else { continue };
+            let failed_at = until.checked_sub(MAX_UNSCHEDULABLE_DURATION).unwrap_or(now);
+            self.move_to(uid, QueueState::Backoff(failed_at + backoff_duration(failures)));
+        }
+    }
+
+    fn move_to(&mut self, uid: Text, place: QueueState) {
+        self.unlink(&uid);
+        let Some(entry) = self.pods.get_mut(&uid) else { return };
+        entry.state = place;
+        match place {
+            QueueState::Active => {
+                self.ready.insert((Reverse(entry.priority), entry.sequence, uid));
+            }
+            QueueState::Backoff(until) | QueueState::Unschedulable(until) => {
+                self.delayed.insert((until, uid));
+            }
+            QueueState::InFlight(_) => {}
+        }
+    }
+
+    fn unlink(&mut self, uid: &str) {
+        let Some(entry) = self.pods.get(uid) else { return };
+        match entry.state {
+            QueueState::Active => {
+                self.ready.remove(&(Reverse(entry.priority), entry.sequence, uid.into()));
+            }
+            QueueState::Backoff(until) | QueueState::Unschedulable(until) => {
+                self.delayed.remove(&(until, uid.into()));
+            }
+            QueueState::InFlight(_) => {}
+        }
+    }
+}
+
+fn backoff_duration(failures: u32) -> Duration {
+    INITIAL_BACKOFF.saturating_mul(1 << failures.saturating_sub(1).min(8)).min(MAX_BACKOFF)
+}
+
+#[cfg(test)]
+mod tests {
+    use object::ObjectMeta;
+
+    use super::*;
+
+    fn pod(name: &str, priority: i32) -> Pod {
+        let mut pod = Pod::new().with_metadata(ObjectMeta::new().with_name(name).with_uid(name));
+        pod.spec_mut().set_priority(priority);
+        pod
+    }
+
+    fn pop(waiting: &mut SchedulingQueue, now: Instant) -> Option<String> {
+        waiting.pop(now).map(|(uid, _)| uid.into())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_important_go_first_and_failures_wait() {
+        let (mut waiting, now) = (SchedulingQueue::default(), Instant::now());
+        waiting.add(&pod("a", 0));
+        waiting.add(&pod("b", 5));
+        waiting.add(&pod("c", 0));
+        let order: Vec<_> = (0..3).filter_map(|_| pop(&mut waiting, now)).collect();
+        assert_eq!(order, ["b", "a", "c"]);
+        waiting.requeue_failed(&"a".into(), false, now);
+        assert_eq!(pop(&mut waiting, now), None);
+        assert_eq!(pop(&mut waiting, now + INITIAL_BACKOFF).as_deref(), Some("a"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_frees_those_who_are_stuck() {
+        let (mut waiting, now) = (SchedulingQueue::default(), Instant::now());
+        waiting.add(&pod("a", 0));
+        pop(&mut waiting, now);
+        waiting.requeue_failed(&"a".into(), true, now);
+        assert_eq!(pop(&mut waiting, now + MAX_BACKOFF), None, "nothing has changed");
+        waiting.move_unschedulable_to_backoff(now);
+        assert_eq!(pop(&mut waiting, now + INITIAL_BACKOFF).as_deref(), Some("a"));
+        waiting.move_unschedulable_to_backoff(now); // while it is being tried
+        waiting.requeue_failed(&"a".into(), true, now);
+        assert_eq!(pop(&mut waiting, now + MAX_BACKOFF).as_deref(), Some("a"));
+        waiting.requeue_failed(&"a".into(), true, now);
+        assert_eq!(waiting.next_due(), Some(now + MAX_UNSCHEDULABLE_DURATION));
+        waiting.remove("a");
+        assert_eq!((waiting.next_due(), waiting.pods.len()), (None, 0));
+    }
+}

@@ -1,0 +1,94 @@
+//! What was asked of others, under the names that clients of Kubernetes use.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Response;
+
+use crate::metrics::{CounterVec, HistogramVec, MetricDesc, float};
+
+const SECONDS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
+const SIZES: &[f64] = &[
+    64.0,
+    256.0,
+    512.0,
+    1024.0,
+    4096.0,
+    16384.0,
+    65536.0,
+    262_144.0,
+    1_048_576.0,
+    4_194_304.0,
+    16_777_216.0,
+];
+
+#[derive(Debug)]
+pub(super) struct RestClientMetrics {
+    requests: CounterVec,
+    seconds: HistogramVec,
+    sent: HistogramVec,
+    received: HistogramVec,
+    /// Connections: found again, or made.
+    pub(super) connections: CounterVec,
+}
+
+/// A request, as it is counted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RequestLabels<'a> {
+    pub(super) host: &'a str,
+    pub(super) method: &'a str,
+    pub(super) size: usize,
+}
+
+impl Default for RestClientMetrics {
+    fn default() -> Self {
+        let name = |name, help, labels| MetricDesc { name, help, labels };
+        let by =
+            |named, help, bounds| HistogramVec::new(name(named, help, &["host", "verb"]), bounds);
+        Self {
+            requests: CounterVec::new(name(
+                "rest_client_requests_total",
+                "What was asked of others.",
+                &["code", "host", "method"],
+            )),
+            seconds: by("rest_client_request_duration_seconds", "How long it took.", SECONDS),
+            sent: by("rest_client_request_size_bytes", "Bytes that were sent.", SIZES),
+            received: by("rest_client_response_size_bytes", "Bytes that came back.", SIZES),
+            connections: CounterVec::new(name(
+                "rest_client_transport_create_calls_total",
+                "Connections that were wanted: there, or made.",
+                &["result"],
+            )),
+        }
+    }
+}
+
+impl RestClientMetrics {
+    pub(super) fn count(
+        &self,
+        asked: RequestLabels<'_>,
+        answer: &Result<Response<Bytes>, String>,
+        took: Duration,
+    ) {
+        let RequestLabels { host, method, size } = asked;
+        let code = answer.as_ref().map(|answer| answer.status().as_str().to_owned());
+        self.requests.count(&[code.as_deref().unwrap_or("<error>"), host, method]);
+        self.seconds.observe(&[host, method], took.as_secs_f64());
+        self.sent.observe(&[host, method], bytes(size));
+        if let Ok(answer) = answer {
+            self.received.observe(&[host, method], bytes(answer.body().len()));
+        }
+    }
+
+    pub(super) fn write(&self, out: &mut String) {
+        self.requests.write(out);
+        for timing in [&self.seconds, &self.sent, &self.received] {
+            timing.write(out);
+        }
+        self.connections.write(out);
+    }
+}
+
+fn bytes(size: usize) -> f64 {
+    float(u64::try_from(size).unwrap_or(u64::MAX))
+}

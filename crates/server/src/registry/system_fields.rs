@@ -1,0 +1,219 @@
+//! What the server itself puts on an object.
+
+use std::{cell::RefCell, collections::HashSet};
+
+use object::{Clock, Lens, Object, Status, Text, Time, Value, View};
+use ref_cast::RefCast;
+use ring::rand::{SecureRandom, SystemRandom};
+
+use super::RequestContext;
+use crate::{Operation, ServedResource, codec::digits};
+
+/// Letters and digits that make no words and are not mistaken for each other.
+const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+/// Random bytes that are drawn at once.
+const DRAW: usize = 512;
+/// A generated name is at most this long.
+const NAME: usize = 63;
+
+/// When an owner was named twice, if not by the request.
+pub(super) const AFTER_PLUGINS: &str = " after mutating admission happens";
+
+/// Where the object belongs is said by the request.
+pub(super) fn set_namespace(served: &ServedResource, namespace: &str, object: &mut Value) {
+    let meta = Object::ref_cast_mut(object).metadata_mut();
+    meta.set_namespace(if served.definition.is_namespaced() { namespace } else { "" });
+}
+
+pub(super) fn fill_system_fields(served: &ServedResource, object: &mut Value, clock: &dyn Clock) {
+    let meta = Object::ref_cast_mut(object).metadata_mut();
+    if meta.name().is_empty() && !meta.generate_name().is_empty() {
+        let exact = served.definition.generate_exact_name;
+        let prefix = meta.generate_name();
+        let name = if exact { prefix.into() } else { generate_name(prefix) };
+        meta.set_name(name);
+    }
+    meta.set_uid(uid());
+    meta.set_creation_timestamp(Time::format(clock.now()));
+    meta.set_self_link("");
+    if counts(served) {
+        meta.set_generation(1);
+    }
+    clear_deletion_fields(object);
+}
+
+/// What is new is not about to go.
+pub(super) fn clear_deletion_fields(object: &mut Value) {
+    let meta = Object::ref_cast_mut(object).metadata_mut();
+    meta.clear_deletion_timestamp();
+    meta.clear_deletion_grace_period_seconds();
+}
+
+/// An owner is named once; who names it again is told, and `when` that was seen.
+pub(super) fn dedup_owner_references(object: &mut Value, call: &mut RequestContext, when: &str) {
+    let meta = Object::view(object).metadata();
+    let (mut owners, mut twice) = (Vec::new(), Vec::new());
+    let mut seen = HashSet::new(); // a request may name thousands
+    for owner in meta.owner_references().iter() {
+        if seen.insert(owner.tree()) {
+            owners.push(owner.clone());
+        } else {
+            twice.push(owner.uid().to_owned());
+        }
+    }
+    if twice.is_empty() {
+        return;
+    }
+    twice.sort_unstable();
+    twice.dedup();
+    call.warnings.push(format!(
+        ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references \
+         in 1.20+, and may reject such requests as early as 1.24; please fix your requests; \
+         duplicate UID(s) observed: {}",
+        twice.join(", ")
+    ));
+    let owners = owners.into_iter().collect::<object::List<_>>();
+    Object::ref_cast_mut(object).metadata_mut().set_owner_references(owners);
+}
+
+/// Takes over from the stored object what no client decides. What a client may not
+/// change either, but tries to, is left for the rules to tell.
+pub(super) fn preserve_system_fields(object: &mut Value, old: &Value) {
+    let old = Object::view(old).metadata();
+    let meta = Object::ref_cast_mut(object).metadata_mut();
+    meta.set_name(old.name());
+    meta.set_namespace(old.namespace());
+    if meta.uid().is_empty() {
+        meta.set_uid(old.uid());
+    }
+    meta.set_creation_timestamp(old.creation_timestamp());
+    meta.set_generation(old.generation());
+    meta.set_resource_version("");
+    if let Some(moment) = old.deletion_timestamp() {
+        meta.set_deletion_timestamp(moment);
+    }
+    if let (None, Some(grace)) =
+        (meta.deletion_grace_period_seconds(), old.deletion_grace_period_seconds())
+    {
+        meta.set_deletion_grace_period_seconds(grace);
+    }
+}
+
+/// A plugin may change an object, not replace it by one of another kind, or move it to another
+/// namespace. It may rename what is created, unless the request's path names it (`named`).
+pub(super) fn keep_given_identity(
+    operation: Operation,
+    named: bool,
+    given: &Value,
+    object: &mut Value,
+) -> Result<(), Status> {
+    let (was, is) = (Object::view(given), Object::view(object));
+    let (was_meta, is_meta) = (was.metadata(), is.metadata());
+    if was_meta.namespace() != is_meta.namespace() {
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    let updates = operation == Operation::Update;
+    for (what, was, is, counts) in [
+        ("apiVersion", was.api_version(), is.api_version(), true),
+        ("kind", was.kind(), is.kind(), true),
+        ("name", was_meta.name(), is_meta.name(), updates || named),
+        ("uid", was_meta.uid(), is_meta.uid(), updates),
+    ] {
+        if counts && was != is {
+            let why =
+                format!("admission may not change the {what} of an object: {was:?} to {is:?}");
+            return Err(Status::bad_request(why));
+        }
+    }
+    if updates {
+        for field in ["creationTimestamp", "deletionTimestamp", "generation"] {
+            match given.get("metadata").get(field) {
+                Value::Null => object["metadata"].remove(field),
+                kept => object["metadata"][field] = kept.clone(),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Counts one more change of the desired state, if there is one; `sure`: there is.
+pub(super) fn bump_generation(
+    served: &ServedResource,
+    subresource: &str,
+    object: &mut Value,
+    old: &Value,
+    sure: bool,
+) {
+    if sure || counts(served) && served.internal.changes_generation(subresource, object, old) {
+        let generation = Object::view(old).metadata().generation() + 1;
+        Object::ref_cast_mut(object).metadata_mut().set_generation(generation);
+    }
+}
+
+/// Whether objects of the kind have a generation: those that have a status apart
+/// from their desired state.
+fn counts(served: &ServedResource) -> bool {
+    served.internal.tracks_generation
+}
+
+pub(super) fn generate_name(prefix: &str) -> Text {
+    let mut kept = prefix.len().min(NAME - 5);
+    while !prefix.is_char_boundary(kept) {
+        kept -= 1;
+    }
+    let letters = random::<5>().map(|n| char::from(ALPHABET[usize::from(n) % ALPHABET.len()]));
+    format!("{}{}", &prefix[..kept], String::from_iter(letters)).into()
+}
+
+/// A random UUID.
+pub fn uid() -> Text {
+    let mut b = random::<16>();
+    b[6] = b[6] & 0x0f | 0x40;
+    b[8] = b[8] & 0x3f | 0x80;
+    let mut text = Text::with_capacity(36);
+    for (at, byte) in b.into_iter().enumerate() {
+        if matches!(at, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        digits(byte).into_iter().for_each(|digit| text.push(digit));
+    }
+    text
+}
+
+/// Between 0 and 1.
+pub(crate) fn random_fraction() -> f64 {
+    f64::from(u32::from_le_bytes(random())) / (f64::from(u32::MAX) + 1.0)
+}
+
+/// Bytes that nobody can guess. The system is asked for many at once: each asking is a call
+/// into the kernel, and every request takes a few.
+pub(crate) fn random<const N: usize>() -> [u8; N] {
+    thread_local! {
+        static DRAWN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+    DRAWN.with_borrow_mut(|drawn| {
+        if drawn.len() < N {
+            drawn.resize(N.max(DRAW), 0);
+            SystemRandom::new().fill(drawn).expect("the system has randomness");
+        }
+        let (left, taken) = drawn.split_last_chunk().expect("as many were drawn");
+        let (left, taken) = (left.len(), *taken);
+        drawn.truncate(left);
+        taken
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_uids_are_new_each_time() {
+        assert_ne!(generate_name("web-"), generate_name("web-"));
+        assert_eq!(generate_name(&"x".repeat(80)).len(), NAME);
+        let uid = uid();
+        assert_eq!((uid.len(), &uid[14..15]), (36, "4"));
+    }
+}

@@ -1,0 +1,110 @@
+//! Custom kinds come and go while the server runs.
+
+use std::sync::Arc;
+
+use object::{Value, compare_versions};
+use schema::{ResourceDefinition, custom::CrdDefinitions};
+use store::{Engine, Error, WatchCacheSet};
+
+use super::{ServedResource, ServedResources, State, name_of, resource};
+use crate::Transformer;
+
+impl ServedResources {
+    /// Serves a custom kind, anew if it was served before: watches of the earlier form
+    /// end. What a built-in kind has taken stays with it.
+    pub(crate) fn register_custom(
+        &self,
+        declared: CrdDefinitions,
+        engine: &dyn Engine<Value>,
+        mirror: &WatchCacheSet<Value>,
+        transform: &Arc<dyn Transformer>,
+    ) -> Result<(), Error> {
+        let hub = Arc::new(declared.storage_version);
+        if self.read().is_taken(&hub) {
+            return Ok(());
+        }
+        let objects = resource(&hub, engine, mirror, transform)?;
+        let mut state = self.write();
+        state.forget(hub.names.group, hub.names.plural);
+        let of = |definition: ResourceDefinition| {
+            let stored = definition.names.version == hub.names.version;
+            if stored { hub.clone() } else { Arc::new(definition) }
+        };
+        let versions: Arc<[_]> = declared.versions.into_iter().map(of).collect();
+        let stored = ServedResource {
+            definition: hub.clone(),
+            internal: hub.clone(),
+            storage_version: Some(hub.clone()),
+            versions: versions.clone(),
+            cache: Some(objects),
+        };
+        for definition in versions.iter().filter(|definition| definition.served) {
+            let (definition, hub) = (definition.clone(), definition.clone());
+            let served = ServedResource { definition, internal: hub, ..stored.clone() };
+            if !state.by_name.contains_key(&name_of(&served)) {
+                state.add(served);
+            }
+        }
+        state.stored.insert((hub.names.group.into(), hub.names.plural.into()), stored);
+        state.edition += 1;
+        state.sort();
+        Ok(())
+    }
+
+    /// A custom kind in the version in which it is stored, be that served or not.
+    pub fn stored(&self, group: &str, plural: &str) -> Option<ServedResource> {
+        self.read().stored.get(&(group.into(), plural.into())).cloned()
+    }
+
+    /// Serves a custom kind no more; its watches end.
+    pub(crate) fn unregister_custom(
+        &self,
+        group: &str,
+        plural: &str,
+        mirror: &WatchCacheSet<Value>,
+    ) {
+        if self.write().forget(group, plural) {
+            mirror.stop(&format!("/registry/{group}/{plural}/"));
+        }
+    }
+}
+
+impl State {
+    /// Whether a built-in kind is kept where this one would be.
+    fn is_taken(&self, hub: &ResourceDefinition) -> bool {
+        self.order.iter().any(|served| {
+            served.definition.custom_resource.is_none()
+                && served.internal.storage.prefix == hub.storage.prefix
+        })
+    }
+
+    fn forget(&mut self, group: &str, plural: &str) -> bool {
+        let is = |served: &ServedResource| {
+            let names = &served.definition.names;
+            served.definition.custom_resource.is_some()
+                && names.group == group
+                && names.plural == plural
+        };
+        let gone = self.stored.remove(&(group.into(), plural.into())).is_some();
+        self.order.retain(|served| !is(served));
+        self.by_name.retain(|_, served| !is(served));
+        self.edition += u64::from(gone);
+        gone
+    }
+
+    /// Built-in kinds first and as they are; then groups by name, versions by rank.
+    fn sort(&mut self) {
+        self.order.sort_by(|a, b| {
+            let key = |served: &ServedResource| served.definition.custom_resource.is_some();
+            let (a_names, b_names) = (&a.definition.names, &b.definition.names);
+            key(a).cmp(&key(b)).then_with(|| {
+                if !key(a) {
+                    return std::cmp::Ordering::Equal;
+                }
+                (a_names.group.cmp(b_names.group))
+                    .then_with(|| compare_versions(b_names.version, a_names.version))
+                    .then_with(|| a_names.plural.cmp(b_names.plural))
+            })
+        });
+    }
+}

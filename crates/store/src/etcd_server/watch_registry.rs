@@ -1,0 +1,128 @@
+//! Who watches what. A watch owns no buffer: it is told from which revision on there
+//! is something for it, and reads that when it can.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+use super::{keyspace::Keyspace, range::Range};
+
+/// The watches of one stream that have something to read, each with the revision from
+/// which on it has.
+#[derive(Debug, Default)]
+pub(super) struct WatchNotifier {
+    due: Mutex<BTreeMap<i64, u64>>,
+    rung: Notify,
+}
+
+impl WatchNotifier {
+    pub(super) fn notify(&self, watches: impl IntoIterator<Item = i64>, from: u64) {
+        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        for watch in watches {
+            due.entry(watch).or_insert(from);
+        }
+        drop(due);
+        self.rung.notify_one();
+    }
+
+    /// What has something to read, besides what is known to.
+    pub(super) fn take(&self, known: &mut BTreeMap<i64, u64>) {
+        let mut due = std::mem::take(&mut *self.due.lock().unwrap_or_else(PoisonError::into_inner));
+        if known.is_empty() {
+            std::mem::swap(known, &mut due);
+        }
+        for (watch, from) in due {
+            known.entry(watch).or_insert(from);
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.due.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    pub(super) async fn notified(&self) {
+        self.rung.notified().await;
+    }
+}
+
+/// The watches of one stream that look at the same.
+#[derive(Debug)]
+struct WatchGroup {
+    bell: Arc<WatchNotifier>,
+    /// Each with its number.
+    watches: Vec<(u64, i64)>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct WatchRegistry {
+    /// Of one key, by that; of more, by what they are. Whoever looks at the same as a
+    /// thousand others of its stream costs no more than they do.
+    single: HashMap<Bytes, Vec<WatchGroup>>,
+    ranges: HashMap<Range, Vec<WatchGroup>>,
+    numbers: u64,
+}
+
+impl WatchRegistry {
+    /// Gives a number to leave with.
+    pub(super) fn register(&mut self, watch: i64, range: Range, bell: &Arc<WatchNotifier>) -> u64 {
+        self.numbers += 1;
+        let groups = if range.is_single() {
+            self.single.entry(range.key).or_default()
+        } else {
+            self.ranges.entry(range).or_default()
+        };
+        match groups.iter_mut().find(|group| Arc::ptr_eq(&group.bell, bell)) {
+            Some(group) => group.watches.push((self.numbers, watch)),
+            None => {
+                groups
+                    .push(WatchGroup { bell: bell.clone(), watches: vec![(self.numbers, watch)] });
+            }
+        }
+        self.numbers
+    }
+
+    pub(super) fn unregister(&mut self, range: &Range, number: u64) {
+        if range.is_single() {
+            if self.single.get_mut(&range.key).is_some_and(|groups| remove(groups, number)) {
+                self.single.remove(&range.key);
+            }
+        } else if self.ranges.get_mut(range).is_some_and(|groups| remove(groups, number)) {
+            self.ranges.remove(range);
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        let all = self.ranges.values().chain(self.single.values()).flatten();
+        all.map(|group| group.watches.len()).sum()
+    }
+
+    /// Rings for what happened from one revision to another. Nobody else wakes.
+    pub(super) fn notify(&self, keys: &Keyspace, from: u64, to: u64) {
+        if self.single.is_empty() && self.ranges.is_empty() {
+            return;
+        }
+        for change in keys.changes(from, to) {
+            let ranges = self.ranges.iter().filter(|(range, _)| range.contains(&change.key));
+            let single = self.single.get(&change.key);
+            for group in ranges.map(|(_, groups)| groups).chain(single).flatten() {
+                group.bell.notify(group.watches.iter().map(|(_, watch)| *watch), change.revision);
+            }
+        }
+    }
+}
+
+/// Whether nobody is left.
+fn remove(groups: &mut Vec<WatchGroup>, number: u64) -> bool {
+    for group in groups.iter_mut() {
+        // In order of numbers: they are given in that.
+        if let Ok(nth) = group.watches.binary_search_by_key(&number, |(number, _)| *number) {
+            group.watches.remove(nth);
+        }
+    }
+    groups.retain(|group| !group.watches.is_empty());
+    groups.is_empty()
+}
