@@ -45,7 +45,9 @@ pub(crate) fn start_approving(cx: &Context, config: &Config) {
 pub(crate) fn start_signing(cx: &Context, config: &Config) {
     let Some(signing) = config.signing.clone() else { return };
     let signer = Signer { requests: cx.cached_api(), signing, clock: config.clock.clone() };
-    Controller::new("certificatesigningrequest-signing", cx, signer).start();
+    Controller::new("certificatesigningrequest-signing", cx, signer)
+        .queue_named("certificate")
+        .start();
 }
 
 pub(crate) fn start_cleaner(cx: &Context, config: &Config) {

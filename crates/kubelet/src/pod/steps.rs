@@ -136,7 +136,7 @@ impl StepContext {
         let refused = |error: String| ("CreatePodSandboxError".to_owned(), error);
         if attempt > 0 {
             let message = "Pod sandbox changed, it will be killed and re-created.";
-            let severity = Severity::Normal;
+            let severity = EventType::Normal;
             self.host.record_event(&self.pod, "", severity, "SandboxChanged", message.into());
         }
         let config = sandbox::config(&self.host.config, &self.pod, attempt).map_err(refused)?;

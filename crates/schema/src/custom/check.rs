@@ -14,8 +14,9 @@ use super::{
     schema::{AdditionalProperties, JsonSchema, get_entry},
 };
 use crate::{
-    ErrorList, ErrorType, FieldError, effort,
+    ErrorList, ErrorType, FieldError,
     errors::{MOST, MOST_BYTES},
+    work_budget,
 };
 
 /// Checks values by a schema, whose patterns it has compiled.
@@ -65,7 +66,7 @@ impl ValidationResult {
         if self.is_full() {
             return;
         }
-        let _ = effort::spend(1 + self.failures.len() as u64 / 64); // `validate` reports it
+        let _ = work_budget::spend(1 + self.failures.len() as u64 / 64); // `validate` reports it
         if self.failures.iter().all(|known| known.message != failure.message) {
             self.bytes += failure.message.len() + failure.detail.as_ref().map_or(0, String::len);
             self.failures.push(failure);
@@ -138,9 +139,9 @@ impl SchemaValidator {
         errs: &mut ErrorList,
     ) {
         let mut outcome = self.value(schema, value, old, "");
-        if effort::is_exhausted() {
+        if work_budget::is_exhausted() {
             outcome = ValidationResult::default();
-            outcome.push_composite(effort::Exhausted.to_string());
+            outcome.push_composite(work_budget::Exhausted.to_string());
         }
         let left = MOST.saturating_sub(errs.0.len());
         errs.0.extend(outcome.failures.into_iter().take(left).map(|it| it.into_error(at)));
@@ -265,7 +266,7 @@ impl SchemaValidator {
     /// not follow from the size of the object, so their work is counted: `validate` reports it
     /// when it is too much.
     fn alternative(&self, schema: &JsonSchema, value: &Value, path: &str) -> ValidationResult {
-        if effort::spend(1 + count_values(value) / 2).is_err() {
+        if work_budget::spend(1 + count_values(value) / 2).is_err() {
             return ValidationResult::default();
         }
         self.value(schema, value, None, path)
@@ -473,9 +474,9 @@ fn check_enum(schema: &JsonSchema, value: &Value, path: &str) -> ValidationResul
     let allowed = schema.tree().get("enum").items();
     let count = allowed.len() as u64;
     if allowed.is_empty()
-        || effort::spend(count / 64).is_err()
+        || work_budget::spend(count / 64).is_err()
         || allowed.iter().any(|allowed| same(value, allowed))
-        || effort::spend(count / 4).is_err()
+        || work_budget::spend(count / 4).is_err()
     {
         return outcome; // `validate` reports work that is too much
     }

@@ -7,7 +7,7 @@ use crate::sample::tree;
 fn limited(limit: u64, schema: &str, value: &Value, old: Option<&Value>) -> Vec<String> {
     let schema = JsonSchema::from(tree(schema));
     let mut errs = ErrorList::default();
-    effort::within(limit, || {
+    work_budget::within(limit, || {
         SchemaValidator::new(&schema).validate(&schema, (value, old), "", &mut errs);
     });
     errs.0.into_iter().map(|error| error.to_string()).collect()
@@ -19,7 +19,7 @@ fn list(items: impl Iterator<Item = i64>) -> Value {
 
 #[test]
 fn work_that_does_not_follow_from_the_size_is_limited() {
-    let exhausted = effort::Exhausted.to_string();
+    let exhausted = work_budget::Exhausted.to_string();
     let is_refused = |schema: &str, value: &Value| {
         limited(20_000, schema, value, None).last().is_some_and(|last| last.contains(&exhausted))
     };
@@ -42,7 +42,7 @@ fn work_that_does_not_follow_from_the_size_is_limited() {
 #[test]
 fn failures_of_a_large_object_are_limited() {
     let numbers = list(0..50_000);
-    let found = limited(effort::REQUEST, r#"{"items":{"type":"string"}}"#, &numbers, None);
+    let found = limited(work_budget::REQUEST, r#"{"items":{"type":"string"}}"#, &numbers, None);
     assert!(found.len() <= MOST, "{} failures", found.len());
     assert!(found.first().is_some_and(|first| first.starts_with("[0]: ")), "{:?}", found.first());
 }
@@ -60,7 +60,7 @@ fn updating_a_large_list_map_takes_no_quadratic_time() {
         "items":{"properties":{"k":{"type":"string"}}}}"#;
     let started = std::time::Instant::now();
     assert_eq!(
-        limited(effort::REQUEST, schema, &new, Some(&old)),
+        limited(work_budget::REQUEST, schema, &new, Some(&old)),
         [""; 0],
         "what was so before may stay"
     );
