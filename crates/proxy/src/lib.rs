@@ -1,5 +1,5 @@
 //! kube-proxy in nftables mode: `plan` says what the kernel should hold for these
-//! services, a `Tracker` keeps that as the services change and gives the
+//! services, a `TableTracker` keeps that as the services change and gives the
 //! difference, and `Proxy` writes each difference as one transaction. The layout
 //! is that of the upstream proxy, under the same table name. `start` feeds it from
 //! the API.

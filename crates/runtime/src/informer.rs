@@ -1,6 +1,6 @@
 //! A local copy of every object of one resource, kept current by a watch and by the
 //! answers to its owner's own writes. What follows from either is decided in
-//! `Known`; here is the rest. Kinds are looked at by `Cache`: this is compiled once.
+//! `CacheState`; here is the rest. Kinds are looked at by `Cache`: this is compiled once.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},

@@ -1,4 +1,4 @@
-//! The controller runtime: a `Cache` per kind, a `Queue` of keys, and a
+//! The controller runtime: a `Cache` per kind, a `WorkQueue` of keys, and a
 //! `Controller` that connects them to a `Reconcile`. Beside them what every
 //! component needs: tasks that end together, a leader, events.
 
@@ -7,12 +7,15 @@ mod cache_state;
 mod connection_limit;
 mod context;
 mod controller;
+mod correlator;
 mod dynamic_object;
 mod indexed;
 mod informer;
 mod leader;
+pub mod metrics;
 mod objects;
 mod queue;
+mod queue_metrics;
 mod recorder;
 mod retry;
 

@@ -26,7 +26,7 @@ pub(crate) struct BatchedTcpStream {
     outgoing: WriteBatch,
 }
 
-/// What goes out over a `Wire`, for the task that says when.
+/// What goes out over a `BatchedTcpStream`, for the task that says when.
 #[derive(Clone, Debug)]
 pub(crate) struct WriteBatch(Arc<Mutex<Pending>>);
 

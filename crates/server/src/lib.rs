@@ -21,6 +21,7 @@ mod connection_limits;
 mod convert;
 mod deadline;
 mod discovery;
+mod driver;
 mod encodings;
 mod encryption;
 mod etag;

@@ -47,6 +47,7 @@ use crate::{
     compress::compressed,
     connection_limits::ConnectionLimits,
     deadline,
+    driver::DriverWatch,
     encodings::EncodingCache,
     filters::{Caller, FilteredRequest, InFlightLimiter, RejectedRequest, run_filters},
     memory::Memory,
@@ -118,6 +119,7 @@ pub struct Server {
     rejecting_requests: AtomicBool,
     /// Requests under way, watches not among them once they have begun.
     in_flight: Arc<()>,
+    driver: DriverWatch,
     tasks: TaskTracker,
 }
 
@@ -154,6 +156,7 @@ impl Server {
             connection_limits: Arc::default(),
             timers: Arc::default(),
             rings: Once::new(),
+            driver: DriverWatch::default(),
             ending,
             rejecting_requests: AtomicBool::new(false),
             in_flight: Arc::default(),
@@ -255,7 +258,8 @@ impl Server {
             let (own, peer, left) = (server.clone(), peer.clone(), left.clone());
             // Made where it stays: the future of a request is too large to be moved.
             let answer = Box::pin(async move {
-                let answer = pin!(own.answer(request, peer, left));
+                let _in_flight = own.driver.enter();
+                let answer = pin!(own.clone().answer(request, peer, left));
                 let answer = panics::contain_pinned("request", answer).await;
                 answer.unwrap_or_else(|_| status_reply(&panicked()))
             });

@@ -46,7 +46,7 @@ impl StreamExecutor {
     }
 }
 
-/// See `Streams::drive`.
+/// See `StreamExecutor::drive`.
 pub(crate) struct ConnectionDriver<C> {
     pub(crate) connection: C,
     outgoing: Option<WriteBatch>,

@@ -1,4 +1,4 @@
-//! The programs of etcd itself: given, on the path, or built once from Go's modules.
+//! The real etcd programs: given by environment variables, found on the path, or built once with Go.
 
 use std::{
     env,
@@ -10,7 +10,7 @@ use std::{
 
 use tempfile::TempDir;
 
-/// A member of its own, which ends with the test.
+/// A real etcd member, which is killed on drop.
 pub(crate) struct Real {
     pub(crate) url: String,
     process: Child,
@@ -18,7 +18,7 @@ pub(crate) struct Real {
 }
 
 impl Real {
-    /// `None`: there is no such program, and it cannot be built; that was said.
+    /// `None` if the program is missing and cannot be built; that is logged.
     pub(crate) fn start() -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder");
         let mut this = Self::start_in(&folder.path().join("data"), &free_url())?;
@@ -26,7 +26,7 @@ impl Real {
         Some(this)
     }
 
-    /// The same in a folder that may be there already, made for that URL of the member.
+    /// Like `start`, in a directory that may exist already and was created for that member URL.
     pub(crate) fn start_in(data: &Path, peer: &str) -> Option<Self> {
         let (program, url) = (etcd()?, free_url());
         let process = Command::new(program)
@@ -56,19 +56,19 @@ impl Drop for Real {
     }
 }
 
-/// Where nobody listens.
+/// A URL with a free port.
 pub(crate) fn free_url() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     format!("http://{}", listener.local_addr().expect("bound"))
 }
 
-/// The program etcd.
+/// The path of the etcd program.
 pub(crate) fn etcd() -> Option<PathBuf> {
     static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
     FOUND.get_or_init(|| program("etcd", "ETCD")).clone()
 }
 
-/// What makes a folder of etcd out of a snapshot.
+/// The path of `etcdutl`, which restores a snapshot to a data directory.
 pub(crate) fn etcdutl() -> Option<PathBuf> {
     static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
     FOUND.get_or_init(|| program("etcdutl", "ETCDUTL")).clone()
