@@ -158,7 +158,7 @@ fn walk(folder: &Path, recursive: bool, found: &mut Vec<String>) -> std::io::Res
 
 /// The documents of a YAML text.
 fn yaml_documents(text: &str) -> std::result::Result<Vec<Value>, String> {
-    let documents = yaml::split(text).map_err(|error| error.to_string())?;
+    let documents = yaml::split_documents(text).map_err(|error| error.to_string())?;
     let objects = documents.into_iter().map(|document| {
         yaml::from_yaml_lenient(document)
             .map_err(|error| format!("error converting YAML to JSON: {error}"))
@@ -246,7 +246,7 @@ fn named(source: &str, object: Value) -> Result<Document> {
 pub(crate) fn check_metadata(source: &str, object: &Value) -> Result {
     let mut partial = Value::object();
     partial["metadata"] = object["metadata"].clone();
-    let kind = schema::ResourceDefinition::of::<api::core::ConfigMap>();
+    let kind = schema::ResourceDefinition::from_kind::<api::core::ConfigMap>();
     kind.coerce(&mut partial, &mut Vec::new())
         .map_err(|why| CommandError::error(format!("unable to decode {}: {why}", quote(source))))
 }
