@@ -66,7 +66,10 @@ impl Objects {
 
     /// Deletes an object with its usual grace period.
     pub async fn delete<K: Kind>(&self, name: &str) {
-        self.api::<K>().delete(&key::<K>(name), &DeleteParams::default()).await.expect("it was there");
+        self.api::<K>()
+            .delete(&key::<K>(name), &DeleteParams::default())
+            .await
+            .expect("it was there");
     }
 
     /// The account that every pod of `default` needs, where no controller makes it.

@@ -10,7 +10,7 @@ use ::runtime::Context;
 use api::core::Pod;
 use kubelet::Config;
 use tempfile::TempDir;
-use testkit::{TestCluster, Objects, until};
+use testkit::{Objects, TestCluster, until};
 use tokio::{net::UnixListener, task::JoinHandle};
 
 use crate::{runtime::Runtime, service};
@@ -40,7 +40,7 @@ impl World {
         #[expect(clippy::disallowed_methods, reason = "the test's own runtime")]
         let serving = tokio::spawn(service::serve(runtime.clone(), listener));
         let cluster = TestCluster::start().await;
-        let objects = Objects::new(&cluster.admin());
+        let objects = Objects::new(&cluster.admin_client());
         objects.create_default_account().await;
         let group = format!("/kubelet-it-{}-{nth}", std::process::id());
         let mut world = Self { runtime, folder, cluster, objects, group, serving, kubelet: None };
@@ -65,7 +65,7 @@ impl World {
             port: 0,
             ..Config::new("n", folder.join("cri.sock")).with_relaxed_thresholds()
         };
-        let cx = Context::new(&self.cluster.client("system:node:n", &["system:nodes"]));
+        let cx = Context::new(&self.cluster.client_as("system:node:n", &["system:nodes"]));
         kubelet::start(&cx, config).await.expect("the kubelet starts");
         self.kubelet = Some(cx);
     }
@@ -121,7 +121,7 @@ impl World {
     }
 
     pub(crate) fn admin(&self) -> client::Client {
-        self.cluster.admin()
+        self.cluster.admin_client()
     }
 
     pub(crate) async fn stop(mut self) {

@@ -71,7 +71,8 @@ async fn each_rule_leads_to_its_node() {
 
 #[tokio::test]
 async fn pods_of_others_and_gated_pods_are_left_alone() {
-    let world = World::start_with(Config { scheduler_name: "ours".into(), ..Config::default() }).await;
+    let world =
+        World::start_with(Config { scheduler_name: "ours".into(), ..Config::default() }).await;
     world.create_node("n", "", r#""cpu":"8","pods":"10""#).await;
     world.pod("theirs", "1", r#""schedulerName":"another","#).await;
     world.pod("usual", "1", "").await;

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use api::core::Pod;
 use runtime::Context;
 use scheduler::Config;
-use testkit::{TestCluster, Objects};
+use testkit::{Objects, TestCluster};
 
 pub(crate) struct World {
     cluster: TestCluster,
@@ -21,9 +21,9 @@ impl World {
     /// The scheduler has the rights of upstream's: those of the user `system:kube-scheduler`.
     pub(crate) async fn start_with(config: Config) -> Self {
         let cluster = TestCluster::start().await;
-        let objects = Objects::new(&cluster.admin());
+        let objects = Objects::new(&cluster.admin_client());
         objects.create_default_account().await;
-        let cx = Context::new(&cluster.client("system:kube-scheduler", &[]));
+        let cx = Context::new(&cluster.client_as("system:kube-scheduler", &[]));
         scheduler::start(&cx, config);
         Self { cluster, objects, cx }
     }
