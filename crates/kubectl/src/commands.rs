@@ -26,6 +26,7 @@ mod expose;
 mod generate;
 mod get;
 mod get_watch;
+mod help;
 mod kuberc;
 mod kustomize;
 mod logs;
@@ -87,13 +88,7 @@ impl Command {
 
     /// A command that only leads to others.
     pub(crate) const fn group(name: &'static str, inner: &'static [Command]) -> Self {
-        Self {
-            name,
-            aliases: &[],
-            flags: &[],
-            run: require_subcommand,
-            subcommands: inner,
-            failure_exit_code: 1,
+        Self { name, aliases: &[], flags: &[], run: require_subcommand, subcommands: inner, failure_exit_code: 1 ,
         }
     }
 }
@@ -144,9 +139,10 @@ pub(crate) const COMMANDS: &[Command] = &[
     plugin::COMMAND,
     kuberc::COMMAND,
     Command::new("options", &[], |call| {
-        options(call);
+        call.print(&help::global());
         Ok(())
     }),
+    Command::new("help", &[], help::run),
     Command::new("alpha", &[], |call| {
         call.print_err("No alpha commands are available in this version of kubectl");
         Ok(())
@@ -180,51 +176,78 @@ pub(crate) fn run(environment: &Environment, args: &[String]) -> Result {
     }
     let line = path.join(" ");
     let Some(command) = found else {
-        let given = flags::parse("", &[GLOBAL_FLAGS], &rest)?;
-        return if let Some(word) = given.args.first() {
+        if let Some(at) = next_word(&rest, found) {
+            if let Some(flag) = args.first().filter(|arg| arg.starts_with('-')) {
+                return Err(CommandError::Raw(format!(
+                    "Error: flags cannot be placed before plugin name: {flag}"
+                )));
+            }
             plugin::run(environment, args, &[])?;
-            Err(CommandError::Raw(format!(
-                "error: unknown command {} for \"kubectl\"",
-                object::quote::quote(word)
-            )))
-        } else {
-            let names: Vec<&str> = COMMANDS.iter().map(|command| command.name).collect();
-            let text = format!(
-                "kubectl controls the Kubernetes cluster manager.\n\nCommands: {}\n",
-                names.join(", ")
-            );
-            crate::stdio::write(&mut std::io::stdout(), text.as_bytes());
-            Ok(())
-        };
+            return Err(CommandError::error(format!(
+                "unknown command {} for \"kubectl\"",
+                object::quote::quote(&rest[at])
+            )));
+        }
+        flags::parse("", &[GLOBAL_FLAGS], &rest)?;
+        crate::stdio::write(&mut std::io::stdout(), help::overview().as_bytes());
+        return Ok(());
     };
     if command.name == "create" && next_word(&rest, found).is_some() {
         plugin::run(environment, args, &["create"])?;
     }
     let mut all: Vec<&[Flag]> = command.flags.to_vec();
     all.push(GLOBAL_FLAGS);
-    let given = flags::parse(&line, &all, &rest)
-        .map_err(|fail| fail.with_code(command.failure_exit_code))?;
+    let given = flags::parse(&line, &all, &rest).map_err(|fail| fail.with_code(command.failure_exit_code))?;
     let call = Invocation::new(environment, line, given);
     call.flags.deprecations.iter().for_each(|note| call.print_err(note));
     if call.flags.is_true("help") {
-        help(&call, command);
+        call.print(&help::of(&call.command, command));
         return Ok(());
     }
-    (command.run)(&call).map_err(|fail| fail.with_code(command.failure_exit_code))
+    check_required(&call, &all)?;
+    (command.run)(&call).map_err(|fail| fail.with_code(command.failure_exit_code))?;
+    match call.warnings() {
+        0 => Ok(()),
+        _ if !call.flags.is_true("warnings-as-errors") => Ok(()),
+        1 => Err(CommandError::error("1 warning received")),
+        count => Err(CommandError::error(format!("{count} warnings received"))),
+    }
+}
+
+/// Fails if a flag that the command needs was not given, or a global one has a wrong value.
+fn check_required(call: &Invocation<'_>, flags: &[&[Flag]]) -> Result {
+    let missing: Vec<String> = flags
+        .iter()
+        .copied()
+        .flatten()
+        .filter(|flag| flag.required && !call.flags.is_set(flag.name))
+        .map(|flag| object::quote::quote(flag.name))
+        .collect();
+    if !missing.is_empty() {
+        return Err(CommandError::error(format!("required flag(s) {} not set", missing.join(", "))));
+    }
+    if call.flags.is_true("match-server-version") {
+        version::check_match(call)?;
+    }
+    Ok(())
 }
 
 /// The first word that is no flag and no flag's value.
 fn next_word(args: &[String], command: Option<&Command>) -> Option<usize> {
     let own = command.map_or(&[][..], |command| command.flags);
+    // A flag that is not known may have a value as well.
     let takes_value = |name: &str| {
         let mut all = GLOBAL_FLAGS.iter().chain(own.iter().copied().flatten());
-        all.any(|flag| {
-            let same = name.strip_prefix("--").map_or_else(
+        let known = all.find(|flag| {
+            name.strip_prefix("--").map_or_else(
                 || name.strip_prefix('-').map(str::to_owned) == flag.short.map(String::from),
                 |long| long == flag.name,
-            );
-            same && flag.no_opt_default.is_none()
-        })
+            )
+        });
+        match known {
+            Some(flag) => flag.no_opt_default.is_none(),
+            None => !name.contains('=') && (name.starts_with("--") || name.chars().count() == 2),
+        }
     };
     let mut at = 0;
     while let Some(arg) = args.get(at) {
@@ -239,46 +262,24 @@ fn next_word(args: &[String], command: Option<&Command>) -> Option<usize> {
     None
 }
 
-fn help(call: &Invocation<'_>, command: &Command) {
-    let mut text = format!("Usage:\n  kubectl {} [flags] [options]\n", call.command);
-    if !command.subcommands.is_empty() {
-        text += "\nAvailable Commands:\n";
-        for inner in command.subcommands {
-            text += &format!("  {}\n", inner.name);
-        }
-    }
-    let own: Vec<&Flag> = command.flags.iter().copied().flatten().collect();
-    if !own.is_empty() {
-        text += "\nOptions:\n";
-    }
-    for flag in own {
-        text += &flag_line(flag);
-    }
-    call.print(&text);
-}
-
-/// The flags that every command takes.
-fn options(call: &Invocation<'_>) {
-    let mut text = "The following options can be passed to any command:\n\n".to_owned();
-    for flag in GLOBAL_FLAGS.iter().filter(|flag| flag.name != "help") {
-        text += &flag_line(flag);
-    }
-    call.print(&text);
-}
-
-fn flag_line(flag: &Flag) -> String {
-    let short = flag.short.map_or(String::from("    "), |c| format!("-{c}, "));
-    let default = if flag.default.is_empty() { "''" } else { flag.default };
-    format!("    {short}--{}={default}\n", flag.name)
-}
-
 fn require_subcommand(call: &Invocation<'_>) -> Result {
     if let Some(word) = call.args().first() {
         Err(call.usage(format!("unknown command {}", object::quote::quote(word))))
     } else {
-        call.print_err(&format!("Usage:\n  kubectl {} [flags] [options]", call.command));
+        let command = find(&call.command);
+        call.print_err(&command.map(|command| help::of(&call.command, command)).unwrap_or_default());
         Err(CommandError::Code(1))
     }
+}
+
+/// The command that the words of `path` lead to.
+fn find(path: &str) -> Option<&'static Command> {
+    let (mut known, mut found): (&'static [Command], _) = (COMMANDS, None);
+    for word in path.split(' ') {
+        found = known.iter().find(|command| command.name == word);
+        known = found?.subcommands;
+    }
+    found
 }
 
 /// Flags that name files.
@@ -295,8 +296,7 @@ pub(crate) const ALL_NAMESPACES: &[Flag] = &[Flag::bool("all-namespaces").short(
 pub(crate) const DRY_RUN: &[Flag] = &[Flag::text("dry-run").default("none").bare("unchanged")];
 pub(crate) const FIELD_MANAGER: &[Flag] = &[Flag::text("field-manager")];
 pub(crate) const VALIDATE: &[Flag] = &[Flag::text("validate").default("strict").bare("strict")];
-pub(crate) const CHUNKS: &[Flag] =
-    &[Flag::new("chunk-size", flags::FlagType::Int64).default("500")];
+pub(crate) const CHUNKS: &[Flag] = &[Flag::new("chunk-size", flags::FlagType::Int64).default("500")];
 
 /// What `--dry-run` asks for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -335,10 +335,7 @@ impl DryRun {
 }
 
 /// Does something with one object after the other; what fails is told at the end.
-pub(crate) fn for_each_object(
-    infos: &[Info],
-    mut fails: Vec<CommandError>,
-    one: impl Fn(&Info) -> Result,
+pub(crate) fn for_each_object(infos: &[Info], mut fails: Vec<CommandError>, one: impl Fn(&Info) -> Result,
 ) -> Result {
     fails.extend(infos.iter().filter_map(|info| one(info).err()));
     CommandError::collect(fails)

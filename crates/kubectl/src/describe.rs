@@ -45,8 +45,7 @@ pub(crate) fn describe(call: &Invocation<'_>, info: &Info, events_too: bool) -> 
         ("batch", "CronJob") => other_kinds::cron_job(object, &mut sheet),
         ("", "ResourceQuota") => other_kinds::quota(object, &mut sheet),
         ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => {
-            other_kinds::role(object, &mut sheet)
-        }
+            other_kinds::role(object, &mut sheet)}
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
             other_kinds::binding(object, &mut sheet);
         }
@@ -152,8 +151,7 @@ fn format_go_value(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::List(items) => {
-            format!("[{}]", items.iter().map(format_go_value).collect::<Vec<_>>().join(" "))
-        }
+            format!("[{}]", items.iter().map(format_go_value).collect::<Vec<_>>().join(" "))}
         value => jsonpath::format_value(value),
     }
 }
@@ -182,7 +180,19 @@ fn readable(field: &str) -> String {
         }
         parts.last_mut().expect("the first starts one").push(*c);
     }
-    let shown = parts.into_iter().map(|part| {
+    let mut merged: Vec<String> = Vec::new();
+    let mut parts = parts.into_iter().peekable();
+    while let Some(mut part) = parts.next() {
+        let all_upper = part.chars().all(|c| !c.is_alphabetic() || c.is_uppercase());
+        if part.len() >= 2
+            && all_upper
+            && let Some(next) = parts.next_if(|next| next.starts_with(char::is_uppercase))
+        {
+            part += &next;
+        }
+        merged.push(part);
+    }
+    let shown = merged.into_iter().map(|part| {
         if ["API", "URL", "UID", "GUID"].contains(&part.to_uppercase().as_str()) {
             part.to_uppercase()
         } else if part.to_lowercase() == part {

@@ -14,7 +14,7 @@ pub(crate) enum CommandError {
     Usage { says: String, command: String, help: &'static str },
     /// What the server said, and what the command was doing.
     Server { status: Status, doing: String },
-    /// Several, each printed on its own.
+    /// Several, each printed on its own, without `error: `.
     Aggregate(Vec<CommandError>),
     /// One with an exit code of its own.
     WithExitCode { fail: Box<CommandError>, code: u8 },
@@ -72,7 +72,11 @@ impl CommandError {
             ),
             Self::Server { status, doing } => (server(status, doing), 1),
             Self::Aggregate(all) => {
-                let reports: Vec<(String, u8)> = all.iter().map(CommandError::report).collect();
+                let report = |fail: &CommandError| match fail {
+                    Self::Error(says) | Self::Raw(says) => (format!("{says}\n"), 1),
+                    fail => fail.report(),
+                };
+                let reports: Vec<(String, u8)> = all.iter().map(report).collect();
                 let texts: String = reports.iter().map(|report| report.0.as_str()).collect();
                 (texts, reports.iter().map(|report| report.1).max().unwrap_or(1))
             }

@@ -19,6 +19,8 @@ pub(crate) struct Flag {
     pub(crate) no_opt_default: Option<&'static str>,
     /// What is said when it is used, if it is going away.
     pub(crate) deprecated: &'static str,
+    /// Whether the command does nothing without it.
+    pub(crate) required: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,7 +45,7 @@ impl Flag {
             FlagType::Duration => "0s",
             _ => "",
         };
-        Self { name, short: None, kind, default, no_opt_default: bare, deprecated: "" }
+        Self { name, short: None, kind, default, no_opt_default: bare, deprecated: "", required: false }
     }
 
     pub(crate) const fn bool(name: &'static str) -> Self {
@@ -64,6 +66,10 @@ impl Flag {
 
     pub(crate) const fn deprecated(self, deprecated: &'static str) -> Self {
         Self { deprecated, ..self }
+    }
+
+    pub(crate) const fn required(self) -> Self {
+        Self { required: true, ..self }
     }
 
     pub(crate) const fn bare(self, bare: &'static str) -> Self {
@@ -268,10 +274,7 @@ mod tests {
             read(&["a", "-wo", "yaml", "--dry-run", "-f=x,y", "--filename", "z", "--", "-q"])
                 .expect("fine");
         assert_eq!(given.args, ["a", "-q"]);
-        assert_eq!(
-            (given.text("output"), given.is_true("watch"), given.args_len_at_dash),
-            ("yaml", true, Some(1))
-        );
+        assert_eq!((given.text("output"), given.is_true("watch"), given.args_len_at_dash), ("yaml", true, Some(1)));
         assert_eq!(given.text("dry-run"), "unchanged");
         assert_eq!(given.all("filename"), ["x", "y", "z"]);
         assert_eq!(read(&["-oname"]).expect("fine").text("output"), "name");

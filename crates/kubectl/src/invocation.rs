@@ -9,6 +9,7 @@ use crate::{
     error::{CommandError, Result},
     flags::{Flag, FlagType, ParsedFlags},
     kubeconfig::{self, KubeconfigFiles},
+    request_log::{self, RequestLog},
     resources::RestMapper,
     server::Server,
     stdio,
@@ -57,6 +58,8 @@ pub(crate) const GLOBAL_FLAGS: &[Flag] = &[
     Flag::text("request-timeout").default("0"),
     Flag::text("cache-dir"),
     Flag::bool("disable-compression"),
+    Flag::bool("match-server-version"),
+    Flag::bool("warnings-as-errors"),
     Flag::new("v", FlagType::Int32).short('v'),
     Flag::bool("help").short('h'),
 ];
@@ -124,9 +127,7 @@ impl<'a> Invocation<'a> {
 
     /// A line of the log.
     pub(crate) fn log(&self, level: char, text: &str) {
-        let now = jiff::Timestamp::from_microsecond(SystemClock.now_micros()).unwrap_or_default();
-        let (now, pid) = (now.strftime("%m%d %H:%M:%S.%6f"), std::process::id());
-        self.print_err(&format!("{level}{now} {pid:7} kubectl:1] {text}"));
+        self.print_err(&request_log::line(level, text));
     }
 
     #[expect(clippy::unused_self, reason = "a call is what knows the time")]
@@ -155,9 +156,7 @@ impl<'a> Invocation<'a> {
     }
 
     fn local_files(&self) -> Result<KubeconfigFiles> {
-        KubeconfigFiles::load(
-            &[Path::new(&self.environment.data_dir).join("kubeconfig/admin")],
-            false,
+        KubeconfigFiles::load(&[Path::new(&self.environment.data_dir).join("kubeconfig/admin")], false,
         )
     }
 
@@ -194,9 +193,9 @@ impl<'a> Invocation<'a> {
         match found {
             Some(context) => Ok((name.to_owned(), context)),
             None if name.is_empty() => Ok((String::new(), Value::Null)),
-            None if given.is_empty() => Err(CommandError::error(format!(
-                "context was not found for specified context: {name}"
-            ))),
+            None if given.is_empty() =>
+                Err(CommandError::error(format!("context was not found for specified context: {name}")))
+            ,
             None => Err(CommandError::Raw(format!(
                 "Error in configuration: context was not found for specified context: {name}"
             ))),
@@ -223,6 +222,11 @@ impl<'a> Invocation<'a> {
         }
         let server = self.connect()?;
         Ok(self.server.get_or_init(|| server))
+    }
+
+    /// How many different warnings the server sent.
+    pub(crate) fn warnings(&self) -> usize {
+        self.server.get().map_or(0, Server::warnings)
     }
 
     pub(crate) fn resources(&self) -> Result<&RestMapper> {
@@ -255,10 +259,7 @@ impl<'a> Invocation<'a> {
         let mut cluster = found.unwrap_or_else(Value::object);
         let found = kubeconfig::entry(config, "users", "user", &user_name).cloned();
         if found.is_none() && !self.flags.global("user").is_empty() {
-            return Err(CommandError::error(format!(
-                "auth info {} does not exist",
-                quote(&user_name)
-            )));
+            return Err(CommandError::error(format!("auth info {} does not exist", quote(&user_name))));
         }
         let mut user = found.unwrap_or_else(Value::object);
         let take = |tree: &mut Value, flag: &str, name: &str| {
@@ -267,6 +268,12 @@ impl<'a> Invocation<'a> {
             }
         };
         take(&mut cluster, "server", "server");
+        if let Some(address) = cluster["server"].as_str()
+            && !address.is_empty()
+            && !address.contains("://")
+        {
+            cluster["server"] = format!("http://{address}").as_str().into();
+        }
         take(&mut cluster, "certificate-authority", "certificate-authority");
         take(&mut cluster, "tls-server-name", "tls-server-name");
         if self.flags.is_true("insecure-skip-tls-verify") {
@@ -279,6 +286,7 @@ impl<'a> Invocation<'a> {
         {
             take(&mut user, name, name);
         }
+        self.check_credentials(&cluster_name, &user_name)?;
         let groups = self.flags.all("as-group");
         if !groups.is_empty() {
             let groups: Vec<Value> = groups.iter().map(|group| group.as_str().into()).collect();
@@ -295,8 +303,8 @@ impl<'a> Invocation<'a> {
                 && user["as-uid"].is_null()
                 && user["as-user-extra"].is_null())
         {
-            return Err(CommandError::error(format!(
-                "requesting uid, groups or user-extra for {user_name} without impersonating a user"
+            return Err(CommandError::Raw(format!(
+                "Error in configuration: requesting uid, groups or user-extra for {user_name} without impersonating a user"
             )));
         }
         if cluster["server"].as_str().unwrap_or_default().is_empty() {
@@ -319,6 +327,33 @@ impl<'a> Invocation<'a> {
         Ok(config)
     }
 
+    /// Fails as upstream does where the flags name files that cannot be read, or two ways to log in.
+    fn check_credentials(&self, cluster: &str, user: &str) -> Result {
+        for (flag, title, owner) in [
+            ("certificate-authority", "certificate-authority", cluster),
+            ("client-certificate", "client-cert", user),
+            ("client-key", "client-key", user),
+        ] {
+            let file = self.flags.global(flag);
+            if self.flags.is_set(flag)
+                && !file.is_empty()
+                && let Err(error) = std::fs::File::open(file)
+            {
+                let prefix = if owner == cluster { "error" } else { "Error in configuration" };
+                return Err(CommandError::Raw(format!(
+                    "{prefix}: unable to read {title} {file} for {owner} due to open {file}: {}",
+                    crate::files::go_io_error(&error)
+                )));
+            }
+        }
+        if !self.flags.global("token").is_empty() && !self.flags.global("username").is_empty() {
+            return Err(CommandError::Raw(format!(
+                "Error in configuration: more than one authentication method found for {user}; found [token basicAuth], only one is allowed"
+            )));
+        }
+        Ok(())
+    }
+
     fn connect(&self) -> Result<Server> {
         let timeout = self.timeout()?;
         let context = self.context()?;
@@ -330,7 +365,8 @@ impl<'a> Invocation<'a> {
             let address = format!("{}:{port}", self.environment.service_host);
             let config = client::Config::in_cluster(&self.environment.service_host, port)
                 .map_err(CommandError::from)?;
-            return Server::new(config.user_agent("kubectl"), address);
+            let log = self.request_log(&format!("https://{address}"));
+            return Server::new(config.user_agent("kubectl"), address, log);
         }
         let tree = self.effective_config()?;
         let mut kubeconfig = Kubeconfig::default();
@@ -340,12 +376,18 @@ impl<'a> Invocation<'a> {
             config = config.timeout(timeout);
         }
         let address = tree["clusters"].items()[0]["cluster"]["server"].as_str().unwrap_or_default();
+        let log = self.request_log(address);
         let address = address
             .split_once("://")
             .map_or(address, |(_, rest)| rest)
             .trim_end_matches('/')
             .to_owned();
-        Server::new(config, address)
+        Server::new(config, address, log)
+    }
+
+    fn request_log(&self, address: &str) -> RequestLog {
+        let base = address.trim_end_matches('/').to_owned();
+        RequestLog { level: self.flags.int("v"), base }
     }
 
     /// `--request-timeout`, which also ends a watch.

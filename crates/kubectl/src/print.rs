@@ -4,6 +4,7 @@ pub(crate) mod age;
 pub(crate) mod columns;
 pub(crate) mod json;
 pub(crate) mod jsonpath;
+pub(crate) mod kyaml;
 mod order;
 pub(crate) mod table;
 pub(crate) mod tabwriter;
@@ -62,7 +63,10 @@ const ALLOWED: &str = "go-template,go-template-file,json,jsonpath,jsonpath-as-js
 impl OutputFormat {
     /// Reads the flags; `tables`: whether `wide` and columns are possible.
     pub(crate) fn of(call: &Invocation<'_>, tables: bool) -> Result<Self> {
-        let given = call.flags.text("output");
+        let mut given = call.flags.text("output");
+        if given.is_empty() && !call.flags.text("template").is_empty() {
+            given = "go-template";
+        }
         let (format, argument) = given.split_once('=').map_or((given, None), |(f, a)| (f, Some(a)));
         let argument =
             argument.or(Some(call.flags.text("template")).filter(|text| !text.is_empty()));
@@ -90,8 +94,7 @@ impl OutputFormat {
             "jsonpath-as-json" => Self::path(call, needs(argument)?, true)?,
             "jsonpath-file" => Self::path(call, from_file(argument)?, false)?,
             "custom-columns" if tables => {
-                let columns =
-                    Columns::parse(argument.unwrap_or_default()).map_err(CommandError::error)?;
+                let columns = Columns::parse(argument.unwrap_or_default()).map_err(CommandError::error)?;
                 Self::Columns { columns, headers: !call.flags.is_true("no-headers") }
             }
             "custom-columns-file" if tables => {
@@ -127,17 +130,17 @@ impl OutputFormat {
     }
 
     fn path(call: &Invocation<'_>, text: String, json: bool) -> Result<Self> {
-        let mut template = Template::parse(&text).map_err(|error| {
-            CommandError::error(format!("error parsing jsonpath {text}, {error}"))
-        })?;
+        let mut template = Template::parse(&text)
+            .map_err(|error| {
+            CommandError::error(format!("error parsing jsonpath {text}, {error}"))})?;
         template.error_on_missing_key = !call.flags.is_true("allow-missing-template-keys");
         Ok(Self::Path { template, text, json })
     }
 
     fn template(call: &Invocation<'_>, text: String) -> Result<Self> {
-        let mut template = template::Template::parse(&text).map_err(|error| {
-            CommandError::error(format!("error parsing template {text}, {error}"))
-        })?;
+        let mut template = template::Template::parse(&text)
+            .map_err(|error| {
+            CommandError::error(format!("error parsing template {text}, {error}"))})?;
         template.strict = !call.flags.is_true("allow-missing-template-keys");
         Ok(Self::Template { template, text })
     }
@@ -147,17 +150,14 @@ impl OutputFormat {
     }
 
     /// One object of a known kind, as it is declared.
-    pub(crate) fn print_declared(
-        &self,
-        call: &Invocation<'_>,
-        object: &Value,
-        done: &str,
+    pub(crate) fn print_declared(&self, call: &Invocation<'_>, object: &Value, done: &str,
     ) -> Result {
-        if let Self::Json = self {
-            call.print(&(json::declared(&shown(call, object)) + "\n"));
-            return Ok(());
+        match self {
+            Self::Json => call.print(&(json::declared(&shown(call, object)) + "\n")),
+            Self::Kyaml => call.print(&kyaml::declared(&shown(call, object))),
+            _ => return self.print(call, object, done),
         }
-        self.print(call, object, done)
+        Ok(())
     }
 
     /// One object; `done` is what is said of it in words.
@@ -185,10 +185,7 @@ impl OutputFormat {
             Self::Template { template, text } => {
                 let rendered = template.render(object);
                 call.print(&rendered.map_err(|error| {
-                    CommandError::error(format!(
-                        "error executing template {}: {error}",
-                        quote(text)
-                    ))
+                    CommandError::error(format!("error executing template {}: {error}", quote(text)))
                 })?);
             }
             Self::Columns { columns, headers } => {

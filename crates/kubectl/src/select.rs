@@ -1,12 +1,12 @@
 //! Which objects the arguments of a command mean: files, `type name…`, `type/name…`,
 //! or all of a type, with or without selector.
 
-use std::{fs, io::Read as _, path::Path};
+use object::{Value, quote::quote, selector::Selector};
 
-use object::{Value, from_json_next, quote::quote, selector::Selector, yaml};
-
+pub(crate) use crate::files::go_io_error;
 use crate::{
     error::{CommandError, Result},
+    files::{self, is_url},
     invocation::Invocation,
     resources::Resource,
 };
@@ -113,16 +113,12 @@ pub(crate) fn target(words: &[String]) -> Result<Target> {
 
 impl Invocation<'_> {
     /// The objects that files and `words` mean. Failures on the way are collected.
-    pub(crate) fn select(
-        &self,
-        words: &[String],
-        how: BuilderOptions,
-    ) -> Result<(Vec<Info>, Vec<CommandError>)> {
+    pub(crate) fn select(&self, words: &[String], how: BuilderOptions,) -> Result<(Vec<Info>, Vec<CommandError>)> {
         if self.has_files() {
             if !words.is_empty() {
                 let named = self.flags.all("filename").iter();
                 for name in named.filter(|name| *name != "-" && !is_url(name)) {
-                    files(Path::new(name), false)?;
+                    files::found(name, false)?;
                 }
                 return Err(CommandError::error(
                     "when paths, URLs, or stdin is provided as input, you may not specify resource arguments as well",
@@ -133,8 +129,7 @@ impl Invocation<'_> {
         let labels = self.flags.text("selector");
         let fields = self.flags.text("field-selector");
         if self.flags.is_true("all") && !(labels.is_empty() && fields.is_empty()) {
-            return Err(CommandError::error(
-                "setting 'all' parameter but found a non empty selector. ",
+            return Err(CommandError::error("setting 'all' parameter but found a non empty selector. ",
             ));
         }
         let selecting = !labels.is_empty() || !fields.is_empty() || self.flags.is_true("all");
@@ -166,9 +161,10 @@ impl Invocation<'_> {
                 Err(CommandError::error("name cannot be provided when a selector is specified"))
             }
             Target::Named(named) => self.named(&named, how),
-            Target::All(types) if types.is_empty() && selecting => Err(CommandError::error(
-                "at least one resource must be specified to use a selector",
-            )),
+            Target::All(types) if types.is_empty() && selecting =>
+                Err(CommandError::error("at least one resource must be specified to use a selector",
+            ))
+            ,
             Target::All(types) if types.is_empty() => Err(CommandError::error(MISSING)),
             Target::All(types) => {
                 let resources = self.types(&types)?;
@@ -216,11 +212,7 @@ impl Invocation<'_> {
         Ok(found)
     }
 
-    fn named(
-        &self,
-        named: &[(String, String)],
-        how: BuilderOptions,
-    ) -> Result<(Vec<Info>, Vec<CommandError>)> {
+    fn named(&self, named: &[(String, String)], how: BuilderOptions,) -> Result<(Vec<Info>, Vec<CommandError>)> {
         if self.flags.is_true("all-namespaces") {
             return Err(CommandError::error(
                 "a resource cannot be retrieved by name across all namespaces",
@@ -335,13 +327,15 @@ impl Invocation<'_> {
     fn read_files(&self, how: BuilderOptions) -> Result<(Vec<Info>, Vec<CommandError>)> {
         let (mut infos, mut fails) = (Vec::new(), Vec::new());
         let selector = self.selector()?;
-        for (source, object) in self.documents()? {
-            let labels = object["metadata"]["labels"].clone();
-            if !selector.matches_with(|key| labels.get(key).as_str()) {
-                continue;
-            }
-            match self.info(&source, object, how) {
-                Ok(info) => infos.push(info),
+        for document in self.documents()? {
+            let info = document.and_then(|(source, object)| {
+                files::check_metadata(&source, &object)?;
+                let labels = object["metadata"]["labels"].clone();
+                let info = self.info(&source, object, how)?;
+                Ok(selector.matches_with(|key| labels.get(key).as_str()).then_some(info))
+            });
+            match info {
+                Ok(info) => infos.extend(info),
                 Err(fail) => fails.push(fail),
             }
         }
@@ -363,17 +357,11 @@ impl Invocation<'_> {
     }
 
     pub(crate) fn selector(&self) -> Result<Selector> {
-        Selector::parse(self.flags.text("selector"))
-            .map_err(|error| CommandError::error(error.to_string()))
+        Selector::parse(self.flags.text("selector")).map_err(|error| CommandError::error(error.to_string()))
     }
 
     /// An object of a file, with its resource and the namespace it belongs to.
-    pub(crate) fn info(
-        &self,
-        source: &str,
-        mut object: Value,
-        how: BuilderOptions,
-    ) -> Result<Info> {
+    pub(crate) fn info(&self, source: &str, mut object: Value, how: BuilderOptions,) -> Result<Info> {
         let text = |name: &str| object["metadata"][name].as_str().unwrap_or_default().to_owned();
         let (name, mut namespace) = (text("name"), text("namespace"));
         let (version, kind) = (
@@ -386,7 +374,7 @@ impl Invocation<'_> {
             self.resources()?.of_kind(version, kind).cloned()
         };
         let Some(resource) = known else {
-            return Err(CommandError::Raw(format!(
+            return Err(CommandError::error(format!(
                 "resource mapping not found for name: {} namespace: {} from {}: no matches for kind {} in version {}\nensure CRDs are installed first",
                 quote(&name),
                 quote(&namespace),
@@ -413,50 +401,6 @@ impl Invocation<'_> {
         }
         Ok(Info { resource, namespace, name, source: source.to_owned(), object })
     }
-
-    /// What `-f` names, document by document; lists taken apart.
-    pub(crate) fn documents(&self) -> Result<Vec<(String, Value)>> {
-        let mut all = Vec::new();
-        if self.flags.is_set("kustomize") {
-            if !self.flags.all("filename").is_empty() {
-                return Err(CommandError::error("only one of -f or -k can be specified"));
-            }
-            let folder = self.flags.text("kustomize");
-            let built = crate::kustomize::build(folder, &mut |text| self.print_err(text));
-            let objects = built.map_err(|fail| match fail {
-                CommandError::Error(says) if says.starts_with("unable to find one of") => {
-                    CommandError::Raw(says)
-                }
-                other => other,
-            })?;
-            return Ok(objects.into_iter().map(|object| (folder.to_owned(), object)).collect());
-        }
-        for name in self.flags.all("filename") {
-            if name == "-" {
-                let mut text = String::new();
-                std::io::stdin()
-                    .lock()
-                    .take(1 << 28)
-                    .read_to_string(&mut text)
-                    .map_err(|e| CommandError::error(e.to_string()))?;
-                all.extend(parse_documents("STDIN", &text)?);
-            } else if is_url(name) {
-                all.extend(parse_documents(name, &crate::fetch::text(name)?)?);
-            } else {
-                for file in files(Path::new(name), self.flags.is_true("recursive"))? {
-                    let text = fs::read_to_string(&file).map_err(|e| {
-                        CommandError::error(format!("open {file}: {}", go_io_error(&e)))
-                    })?;
-                    all.extend(parse_documents(&file, &text)?);
-                }
-            }
-        }
-        Ok(all)
-    }
-}
-
-fn is_url(name: &str) -> bool {
-    name.starts_with("http://") || name.starts_with("https://")
 }
 
 fn items(resource: &Resource, list: &Value) -> Vec<Info> {
@@ -471,126 +415,4 @@ fn items(resource: &Resource, list: &Value) -> Vec<Info> {
         Info::of(resource, object)
     };
     list["items"].items().iter().map(item).collect()
-}
-
-/// An error of the system, in few words and lower case as Go has it.
-pub(crate) fn go_io_error(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
-    text.to_lowercase()
-}
-
-fn files(path: &Path, recursive: bool) -> Result<Vec<String>> {
-    let shown = path.display().to_string();
-    let about = fs::metadata(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => {
-            CommandError::error(format!("the path {} does not exist", quote(&shown)))
-        }
-        _ => CommandError::error(format!(
-            "the path {} cannot be accessed: {}",
-            quote(&shown),
-            go_io_error(&error)
-        )),
-    })?;
-    if !about.is_dir() {
-        return Ok(vec![shown]);
-    }
-    let mut found = Vec::new();
-    walk(path, recursive, &mut found).map_err(|error| {
-        CommandError::error(format!("error reading {}: {error}", quote(&shown)))
-    })?;
-    if found.is_empty() {
-        return Err(CommandError::error(format!(
-            "error reading [{shown}]: recognized file extensions are [.json .yaml .yml]"
-        )));
-    }
-    Ok(found)
-}
-
-fn walk(folder: &Path, recursive: bool, found: &mut Vec<String>) -> std::io::Result<()> {
-    let mut entries: Vec<_> = fs::read_dir(folder)?.collect::<std::io::Result<_>>()?;
-    entries.sort_by_key(fs::DirEntry::file_name);
-    for entry in entries {
-        let path = entry.path();
-        if path.is_dir() {
-            if recursive {
-                walk(&path, recursive, found)?;
-            }
-        } else if path.extension().is_some_and(|e| e == "json" || e == "yaml" || e == "yml") {
-            found.push(path.display().to_string());
-        }
-    }
-    Ok(())
-}
-
-/// The documents of a YAML text.
-fn documents(text: &str) -> std::result::Result<Vec<Value>, String> {
-    let documents = yaml::split_documents(text).map_err(|error| error.to_string())?;
-    let objects = documents.into_iter().map(|document| {
-        yaml::from_yaml_lenient(document)
-            .map_err(|error| format!("error converting YAML to JSON: {error}"))
-    });
-    objects.collect()
-}
-
-/// The objects in a text, YAML or JSON.
-pub(crate) fn parse_documents(source: &str, text: &str) -> Result<Vec<(String, Value)>> {
-    let wrong = |why: String| CommandError::Raw(format!("error parsing {source}: {why}"));
-    let mut objects = Vec::new();
-    if text.trim_start().starts_with('{') {
-        let mut rest = text;
-        while let Some(object) = from_json_next(&mut rest) {
-            match object {
-                Ok(object) => objects.push(object),
-                Err(error) => {
-                    // YAML may begin like JSON.
-                    objects = documents(text)
-                        .ok()
-                        .filter(|all| {
-                            all.iter().all(|object| object.is_object() || object.is_null())
-                        })
-                        .ok_or_else(|| wrong(format!("json: {error}")))?;
-                    break;
-                }
-            }
-        }
-    } else {
-        objects = documents(text).map_err(wrong)?;
-    }
-    let mut all = Vec::new();
-    for object in objects.into_iter().filter(|object| !object.is_null()) {
-        let kind = object["kind"].as_str().unwrap_or_default();
-        if kind.ends_with("List") && matches!(object["items"], Value::List(_)) {
-            all.extend(
-                object["items"].items().iter().map(|item| (source.to_owned(), item.clone())),
-            );
-            continue;
-        }
-        for field in ["apiVersion", "kind"] {
-            if object[field].as_str().unwrap_or_default().is_empty() {
-                let not = if field == "kind" {
-                    "Object 'Kind' is missing in"
-                } else {
-                    "Object 'apiVersion' is missing in"
-                };
-                let json = crate::print::json::compact(&object);
-                return Err(CommandError::error(format!(
-                    "unable to decode {}: {not} '{json}'",
-                    quote(source)
-                )));
-            }
-        }
-        all.push((source.to_owned(), object));
-    }
-    Ok(all)
-}
-
-#[test]
-fn yaml_may_begin_like_json() {
-    let read =
-        |text: &str| parse_documents("f", text).map(|all| all.len()).map_err(|fail| fail.message());
-    assert_eq!(read("{apiVersion: v1, kind: Pod}"), Ok(1));
-    assert_eq!(read("{apiVersion: v1, kind: Pod}\n---\napiVersion: v1\nkind: Pod\n"), Ok(2));
-    assert_eq!(read(r#"{"apiVersion":"v1","kind":"Pod"} {"apiVersion":"v1","kind":"Pod"}"#), Ok(2));
-    assert!(read("{apiVersion").is_err_and(|says| says.starts_with("error parsing f: json: ")));
 }

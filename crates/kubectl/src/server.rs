@@ -15,6 +15,7 @@ use tokio::runtime::Runtime;
 use crate::{
     error::{CommandError, Result},
     print::json,
+    request_log::RequestLog,
     stdio,
 };
 
@@ -29,6 +30,7 @@ pub(crate) struct Server {
     pub(crate) address: String,
     /// What the server warned of already.
     printed_warnings: RefCell<HashSet<String>>,
+    log: RequestLog,
 }
 
 /// A change to an object, by its media type.
@@ -52,7 +54,7 @@ impl PatchType {
 }
 
 impl Server {
-    pub(crate) fn new(config: Config, address: String) -> Result<Self> {
+    pub(crate) fn new(config: Config, address: String, log: RequestLog) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -60,7 +62,12 @@ impl Server {
         let guard = runtime.enter();
         let client = Client::new(config);
         drop(guard);
-        Ok(Self { client, runtime, address, printed_warnings: RefCell::default() })
+        Ok(Self { client, runtime, address, printed_warnings: RefCell::default(), log })
+    }
+
+    /// How many different warnings the server sent.
+    pub(crate) fn warnings(&self) -> usize {
+        self.printed_warnings.borrow().len()
     }
 
     /// Waits for what needs more than one request at a time.
@@ -117,7 +124,9 @@ impl Server {
     ) -> Result<Bytes> {
         self.runtime.block_on(async {
             let answer = self.send(method, path, accept, body).await?;
-            answer.bytes().await.map_err(|error| self.fail(error))
+            let bytes = answer.bytes().await.map_err(|error| self.fail(error))?;
+            self.log.response_body(&bytes);
+            Ok(bytes)
         })
     }
 
@@ -230,11 +239,13 @@ impl Server {
             headers.insert(CONTENT_TYPE, value(media_type)?);
             bytes = body;
         }
+        let sent = self.log.request(&method, path, &headers, &bytes);
         let answer = self
             .client
             .request(method, path, headers, bytes.into())
             .await
             .map_err(|error| self.fail(error))?;
+        self.log.response(&sent, answer.status, &answer.headers);
         for warning in answer.headers.get_all("warning") {
             let text = warning.to_str().unwrap_or_default();
             let text = text

@@ -4,6 +4,7 @@
 
 mod configuration;
 mod invocation;
+mod processes;
 mod result;
 mod result_cache;
 
@@ -33,6 +34,8 @@ pub struct CniExecConfig {
     pub state_dir: PathBuf,
     /// The longest that one plugin may run.
     pub plugin_timeout: Duration,
+    /// The cgroup below which each run of a plugin has a cgroup of its own.
+    pub parent_cgroup: String,
 }
 
 /// The network of whatever plugins the folder names.
@@ -45,6 +48,7 @@ pub struct CniExec {
 impl CniExec {
     pub fn new(config: CniExecConfig) -> Self {
         let store = ResultCache::new(config.state_dir.join("results"));
+        processes::kill_stale(&config.parent_cgroup);
         Self { config, store }
     }
 
@@ -150,6 +154,7 @@ impl CniExec {
             cni_path: self.config.bin_dirs.clone(),
             stdin: input.to_string(),
             deadline: self.config.plugin_timeout,
+            parent_cgroup: self.config.parent_cgroup.clone(),
         }
     }
 }

@@ -75,6 +75,11 @@ impl MediaTypeOptions {
         matches!(self.format, Encoding::Json | Encoding::Protobuf) && !self.pretty
     }
 
+    /// Whether a list in this form is encoded while it is sent.
+    pub(crate) fn is_streamed(self) -> bool {
+        self.is_cacheable() && self.representation == Representation::Object
+    }
+
     /// The same, or the next best where the kind has no such form: custom objects are text.
     pub(crate) fn for_kind(self, served: &ServedResource) -> Self {
         match (self.format, self.representation, &served.definition.custom_resource) {

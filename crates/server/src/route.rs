@@ -16,6 +16,7 @@ use crate::{
         FieldValidation, body_type, decode_body, media_type, same_version, unsupported_patch,
         validation,
     },
+    expensive,
     filters::{authorization_decision, authorize},
     list_options::{deleted_page, page, selection, wait_for_latest, wait_until_fresh, watch},
     negotiate::{EndpointRestrictions, MediaTypeOptions, include, negotiate_media_type},
@@ -37,6 +38,10 @@ pub trait EndpointHandler: fmt::Debug + Send + Sync {
 }
 
 pub type HandlerRef = Arc<dyn EndpointHandler>;
+
+/// Longer lists that are encoded as a whole, and larger bodies, are read and written beside the workers.
+const LONG_LIST: usize = 500;
+const LARGE_BODY: usize = 256 << 10;
 
 /// Parts of objects that are written as objects; the others have handlers.
 const OBJECT_SUBRESOURCES: [&str; 5] =
@@ -235,7 +240,9 @@ async fn answer(
             wait_for_latest(registry, &served, &request.query).await?;
             let page = page(&served, &selection, &request.query).await?;
             let list = registry.list_converted(&served, &selection, &page).await?;
-            list_response(&server.encodings, &served, list, form, now)?
+            let is_long = !form.is_streamed() && list.items.len() > LONG_LIST;
+            let respond = || list_response(&server.encodings, &served, list, form, now);
+            expensive::run(is_long, respond).await?
         }
         "watch" => {
             let socket = WebSocketUpgrade::take(&mut request)?;
@@ -386,7 +393,8 @@ async fn body(
 ) -> Result<Value, Status> {
     let bytes = read(request.body, server.config.limits.body).await?;
     let (kinds, headers) = (server.registry.kinds(), &request.head.headers);
-    let read = decode_body(kinds, &served.definition, headers, &request.query, &bytes)?;
+    let decode = || decode_body(kinds, &served.definition, headers, &request.query, &bytes);
+    let read = expensive::run(bytes.len() > LARGE_BODY, decode).await?;
     call.warnings = read.warnings;
     same_version(&read.object, &served.definition)?;
     Ok(read.object)

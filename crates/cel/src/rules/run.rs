@@ -6,7 +6,7 @@ use std::sync::Arc;
 use object::{Text, Value as Tree};
 use schema::{
     ErrorList, ErrorType, FieldPath,
-    custom::{self, AdditionalProperties, JsonSchema},
+    custom::{self, AdditionalProperties, JsonSchema, OldItems},
 };
 
 use super::{
@@ -129,8 +129,10 @@ impl RuleEvaluation<'_> {
         }
         self.rules(set, at, spot);
         if let (Tree::List(items), Some(inner)) = (object, &set.items) {
+            let keys = set.keys.as_ref().map(|keys| keys.iter().map(Text::as_str).collect());
+            let old_items = OldItems::new(keys, old);
             for (i, item) in items.iter().enumerate() {
-                let before = correlated(set, item, old);
+                let before = old_items.as_ref().and_then(|old| old.find(item));
                 let past = past.item(item, before);
                 self.visit(inner, &at.index(i), NodeValues { object: item, old: before, past });
             }
@@ -312,11 +314,4 @@ fn bind<'a>(
         Some(old) => bindings.tree("oldSelf", old, node),
         None => Ok(bindings),
     }
-}
-
-/// What an item of a list was before: the one with the same keys.
-fn correlated<'a>(set: &SchemaRules, item: &Tree, old: Option<&'a Tree>) -> Option<&'a Tree> {
-    let keys = set.keys.as_ref()?;
-    let same = |other: &&Tree| keys.iter().all(|key| other.get(key) == item.get(key));
-    old?.items().iter().find(same)
 }

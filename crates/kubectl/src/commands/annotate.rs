@@ -46,13 +46,9 @@ struct MetadataField {
     undone: &'static str,
 }
 
-const LABELS: MetadataField =
-    MetadataField { field: "labels", noun: "label", done: "labeled", undone: "unlabeled" };
-const ANNOTATIONS: MetadataField = MetadataField {
-    field: "annotations",
-    noun: "annotation",
-    done: "annotated",
-    undone: "annotated",
+const LABELS: MetadataField = MetadataField { field: "labels", noun: "label", done: "labeled", undone: "unlabeled" };
+const ANNOTATIONS: MetadataField =
+    MetadataField { field: "annotations", noun: "annotation", done: "annotated", undone: "annotated" ,
 };
 
 fn run(call: &Invocation<'_>, what: &MetadataField) -> Result {
@@ -71,6 +67,9 @@ fn run(call: &Invocation<'_>, what: &MetadataField) -> Result {
     if changes.is_empty() && !list {
         return Err(CommandError::error(format!("at least one {} update is required", what.noun)));
     }
+    if list && call.flags.is_set("output") {
+        return Err(CommandError::error("--list and --output may not be specified together"));
+    }
     let (put, remove) = read(changes, what)?;
     let local = call.flags.is_true("local");
     if local && !call.has_files() {
@@ -85,13 +84,11 @@ fn run(call: &Invocation<'_>, what: &MetadataField) -> Result {
         dry_run,
         &format!("kubectl-{}", if what.field == "labels" { "label" } else { "annotate" }),
     )?;
-    let (infos, mut fails) = call.select(
-        words,
-        BuilderOptions { fetch: !local, default_namespace: true, ..BuilderOptions::default() },
+    let (infos, mut fails) =
+        call.select(words, BuilderOptions { fetch: !local, default_namespace: true, ..BuilderOptions::default() },
     )?;
     if infos.len() > 1 && !call.flags.text("resource-version").is_empty() {
-        return Err(CommandError::error(
-            "--resource-version may only be used with a single resource",
+        return Err(CommandError::error("--resource-version may only be used with a single resource",
         ));
     }
     let many = infos.len() > 1;
@@ -112,6 +109,9 @@ fn read<'a>(changes: &'a [String], what: &MetadataField) -> Result<Changes<'a>> 
     for change in changes {
         if let Some((name, value)) = change.split_once('=') {
             if what.field == "labels" {
+                if value.contains('=') {
+                    return Err(CommandError::error(format!("invalid label spec: {change}")));
+                }
                 let wrong = names::label_value(value);
                 if !wrong.is_empty() {
                     return Err(CommandError::error(format!(
@@ -179,7 +179,7 @@ fn one(call: &Invocation<'_>, info: &Info, change: &Change<'_>, output: &OutputF
         patch["metadata"][what.field][*name] = (*value).into();
     }
     for name in remove {
-        if there[*name].is_null() && what.noun == "label" {
+        if there[*name].is_null() && what.noun == "label" && dry_run != DryRun::Client {
             call.print(&format!("label {} not found.\n", quote(name)));
         }
         wanted.remove(name);

@@ -33,8 +33,14 @@ fn resources(call: &Invocation<'_>) -> Result {
     if !matches!(sort, "" | "name" | "kind") {
         return Err(CommandError::error("--sort-by accepts only name or kind"));
     }
-    if !matches!(format, "" | "wide" | "name" | "json" | "yaml") {
-        return Err(CommandError::error(format!("--output {format} is not available")));
+    if !matches!(format, "" | "wide" | "name" | "json" | "yaml" | "kyaml") {
+        return Err(CommandError::error(format!(
+            "unable to match a printer suitable for the output format {}, allowed formats are: json,kyaml,name,wide,yaml",
+            object::quote::quote(format)
+        )));
+    }
+    if !call.args().is_empty() {
+        return Err(call.usage(format!("unexpected arguments: [{}]", call.args().join(" "))));
     }
     let all = call.resources()?;
     let shown = |resource: &&Resource| {
@@ -56,14 +62,9 @@ fn resources(call: &Invocation<'_>) -> Result {
     });
     match format {
         "name" => call.print(&found.iter().map(|r| r.qualified() + "\n").collect::<String>()),
-        "json" | "yaml" => {
-            let list = as_list(&found);
-            call.print(&if format == "json" {
-                json::declared(&list) + "\n"
-            } else {
-                yaml::to_yaml(&list)
-            });
-        }
+        "json" => call.print(&(json::declared(&as_list(&found)) + "\n")),
+        "yaml" => call.print(&yaml::to_yaml(&as_list(&found))),
+        "kyaml" => call.print(&crate::print::kyaml::declared(&as_list(&found))),
         _ => {
             let wide = format == "wide";
             let mut text = String::new();

@@ -47,6 +47,7 @@ pub(crate) const COMMAND: Command = Command::new(
             Flag::bool("wait"),
             Flag::bool("overwrite").default("true"),
             Flag::bool("openapi-patch").default("true"),
+            Flag::text("subresource"),
         ],
     ],
     run,
@@ -90,10 +91,13 @@ fn run(call: &Invocation<'_>) -> Result {
             "--dry-run=client doesn't work with --server-side (did you mean --dry-run=server instead?)",
         ));
     }
-    if call.flags.is_true("prune")
-        && call.flags.text("selector").is_empty()
-        && !call.flags.is_true("all")
-    {
+    if call.flags.is_true("all") && !call.flags.text("selector").is_empty() {
+        return Err(CommandError::error("cannot set --all and --selector at the same time"));
+    }
+    if !call.flags.text("subresource").is_empty() && !server_side {
+        return Err(CommandError::error("--subresource can only be specified for --server-side"));
+    }
+    if call.flags.is_true("prune") && call.flags.text("selector").is_empty() && !call.flags.is_true("all") {
         return Err(CommandError::error(
             "all resources selected for prune without explicitly passing --all. To prune all resources, pass the --all flag. If you did not mean to prune all resources, specify a label selector",
         ));
@@ -131,7 +135,9 @@ fn run(call: &Invocation<'_>) -> Result {
         }
     }
     if several && shown.len() > 1 {
-        output.print(call, &print::list(shown), "")?;
+        let mut list = print::list(shown);
+        list["metadata"] = Value::object();
+        output.print(call, &list, "")?;
     } else if let Some(object) = shown.first() {
         output.print(call, object, "")?;
     }
@@ -188,10 +194,7 @@ fn prune_all(
     Ok(())
 }
 
-fn apply_server_side(
-    call: &Invocation<'_>,
-    info: &Info,
-    dry_run: DryRun,
+fn apply_server_side(call: &Invocation<'_>, info: &Info, dry_run: DryRun,
 ) -> Result<(Value, &'static str)> {
     let manager = match call.flags.text("field-manager") {
         "" => "kubectl",
@@ -210,7 +213,11 @@ fn apply_server_side(
             quote(&info.source)
         )));
     }
-    let object = call.server()?.patch(&(info.path() + &query), PatchType::Apply, &info.object).map_err(|fail| match &fail {
+    let sub = match call.flags.text("subresource") {
+        "" => String::new(),
+        sub => format!("/{sub}"),
+    };
+    let object = call.server()?.patch(&(info.path() + &sub + &query), PatchType::Apply, &info.object).map_err(|fail| match &fail {
         CommandError::Server { status, .. } if status.has_reason("Conflict") => {
             let says = format!(
                 "Apply failed with {}\nPlease review the fields above--they currently have other managers. Here\nare the ways you can resolve this warning:\n* If you intend to manage all of these fields, please re-run the apply\n  command with the `--force-conflicts` flag.\n* If you do not intend to manage all of the fields, please edit your\n  manifest to remove references to the fields that should keep their\n  current managers.\n* You may co-own fields by updating your manifest to match the existing\n  value; in this case, you'll become the manager if the other manager(s)\n  stop managing the field (remove it from their configuration).\nSee https://kubernetes.io/docs/reference/using-api/server-side-apply/#conflicts",
@@ -240,10 +247,7 @@ fn conflicts(status: &object::Status) -> String {
     message.strip_prefix("Apply failed with ").unwrap_or(message).to_owned()
 }
 
-fn apply_client_side(
-    call: &Invocation<'_>,
-    info: &Info,
-    dry_run: DryRun,
+fn apply_client_side(call: &Invocation<'_>, info: &Info, dry_run: DryRun,
 ) -> Result<(Value, &'static str)> {
     let mut query = format!(
         "?fieldManager={}",
@@ -363,9 +367,8 @@ fn view(call: &Invocation<'_>) -> Result {
             "Unexpected -o output mode: {format}, the flag 'output' must be one of yaml|json"
         )));
     }
-    let infos = call.select_all_ok(
-        call.args(),
-        BuilderOptions { fetch: true, default_namespace: true, ..BuilderOptions::default() },
+    let infos =
+        call.select_all_ok(call.args(), BuilderOptions { fetch: true, default_namespace: true, ..BuilderOptions::default() },
     )?;
     for info in infos {
         let last =
@@ -373,8 +376,8 @@ fn view(call: &Invocation<'_>) -> Result {
         if last.is_empty() {
             continue;
         }
-        let tree = object::from_json(last.as_bytes())
-            .map_err(|error| CommandError::error(error.to_string()))?;
+        let tree =
+            object::from_json(last.as_bytes()).map_err(|error| CommandError::error(error.to_string()))?;
         call.print(&match format {
             "json" => indent_two(&tree),
             _ => object::yaml::to_yaml(&tree),
@@ -404,8 +407,8 @@ fn edit(call: &Invocation<'_>) -> Result {
                 "no last-applied-configuration annotation found on resources, to create the annotation, use command `kubectl apply set-last-applied --create-annotation`",
             ));
         }
-        let tree = object::from_json(last.as_bytes())
-            .map_err(|error| CommandError::error(error.to_string()))?;
+        let tree =
+            object::from_json(last.as_bytes()).map_err(|error| CommandError::error(error.to_string()))?;
         let Some(edited) = super::edit::edited(call, &tree)? else { continue };
         let mut patch = Value::object();
         patch["metadata"]["annotations"][LAST_APPLIED] =

@@ -53,16 +53,24 @@ const VERBS: &[&str] = &[
     "attest",
 ];
 
+/// What can be done with a path that is no resource.
+const PATH_VERBS: &[&str] = &["get", "put", "post", "head", "options", "delete", "patch", "*"];
+
 fn can_i(call: &Invocation<'_>) -> Result {
     if call.flags.is_true("list") {
         if !call.args().is_empty() {
             return Err(CommandError::error("list option must be specified with no arguments"));
         }
+        let others = ["quiet", "all-namespaces"].iter().any(|flag| call.flags.is_true(flag));
+        if others || !call.flags.text("subresource").is_empty() {
+            return Err(CommandError::error(
+                "list option can't be specified with neither quiet, all-namespaces nor subresource options",
+            ));
+        }
         return list(call);
     }
-    let (verb, target, name) = match call.args() {
-        [verb, target] => (verb, target, ""),
-        [verb, target, name] => (verb, target, name.as_str()),
+    let (verb, target) = match call.args() {
+        [verb, target] => (verb, target),
         _ => {
             return Err(CommandError::error(
                 "you must specify two arguments: verb resource or verb resource/resourceName.\nSee 'kubectl auth can-i -h' for help and examples.",
@@ -72,22 +80,23 @@ fn can_i(call: &Invocation<'_>) -> Result {
     let mut review =
         tree("{apiVersion: authorization.k8s.io/v1, kind: SelfSubjectAccessReview, spec: {}}");
     if target.starts_with('/') {
+        if !call.flags.text("subresource").is_empty() {
+            return Err(CommandError::error("--subresource can not be used with NonResourceURL"));
+        }
+        if !PATH_VERBS.contains(&verb.as_str()) {
+            call.print_err(&format!("Warning: verb '{verb}' is not a known verb\n"));
+        }
         review["spec"]["nonResourceAttributes"]["path"] = target.as_str().into();
         review["spec"]["nonResourceAttributes"]["verb"] = verb.as_str().into();
     } else {
-        let (word, in_target) = target.split_once('/').unwrap_or((target, name));
-        if !VERBS.contains(&verb.as_str()) {
-            call.print_err(&format!("Warning: verb '{verb}' is not a known verb\n"));
-        }
+        let (word, in_target) = target.split_once('/').unwrap_or((target, ""));
         let attributes = &mut review["spec"]["resourceAttributes"];
         let (group, plural);
         if word == "*" {
             (group, plural) = ("*".to_owned(), "*".to_owned());
         } else if let Ok(resource) = call.resources()?.find(word) {
             (group, plural) = (resource.group.clone(), resource.plural.clone());
-            if !resource.namespaced
-                && (call.namespace_given() || call.flags.is_true("all-namespaces"))
-            {
+            if !resource.namespaced && !call.flags.is_true("all-namespaces") {
                 call.print_err(&match group.as_str() {
                     "" => format!("Warning: resource '{plural}' is not namespace scoped\n"),
                     group => format!(
@@ -97,13 +106,18 @@ fn can_i(call: &Invocation<'_>) -> Result {
             }
         } else {
             let (name, in_group) = word.split_once('.').unwrap_or((word, ""));
-            call.print_err(&match in_group {
-                "" => format!("Warning: the server doesn't have a resource type '{name}'\n"),
-                group => format!(
+            match in_group {
+                "" if matches!(name, "users" | "groups") => {}
+                "" => call
+                    .print_err(&format!("Warning: the server doesn't have a resource type '{name}'\n")),
+                group => call.print_err(&format!(
                     "Warning: the server doesn't have a resource type '{name}' in group '{group}'\n"
-                ),
-            });
+                )),
+            }
             (plural, group) = (name.to_owned(), in_group.to_owned());
+        }
+        if !VERBS.contains(&verb.as_str()) && !call.flags.is_true("all-namespaces") {
+            call.print_err(&format!("Warning: verb '{verb}' is not a known verb\n"));
         }
         attributes["verb"] = verb.as_str().into();
         attributes["group"] = group.as_str().into();
@@ -113,6 +127,9 @@ fn can_i(call: &Invocation<'_>) -> Result {
         if !call.flags.is_true("all-namespaces") {
             attributes["namespace"] = call.namespace()?.as_str().into();
         }
+    }
+    if call.flags.is_true("no-headers") {
+        return Err(CommandError::error("--no-headers cannot be set without --list specified"));
     }
     let answer =
         call.server()?.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review)?;

@@ -27,7 +27,7 @@ pub(crate) const COMMAND: Command = Command::new(
         print::FLAGS,
         &[
             Flag::new("min", FlagType::Int32).default("-1"),
-            Flag::new("max", FlagType::Int32).default("-1"),
+            Flag::new("max", FlagType::Int32).default("-1").required(),
             Flag::new("cpu-percent", FlagType::Int32).default("-1").deprecated(
                 "Use --cpu with percentage or resource quantity format (e.g., '70%' for utilization or '500m' for milliCPU).",
             ),
@@ -46,7 +46,7 @@ fn run(call: &Invocation<'_>) -> Result {
     let dry_run = DryRun::of(call)?;
     let output = OutputFormat::of(call, false)?;
     let query = write_query(call, dry_run, "kubectl-autoscale")?;
-    let how = BuilderOptions { fetch: true, default_namespace: true, ..BuilderOptions::default() };
+    let how = BuilderOptions { fetch: !call.has_files(), ..BuilderOptions::default() };
     let (infos, fails) = call.select(call.args(), how)?;
     if infos.is_empty() {
         CommandError::collect(fails)?;
@@ -60,9 +60,6 @@ fn run(call: &Invocation<'_>) -> Result {
 
 fn check(call: &Invocation<'_>) -> Result {
     let (min, max) = (call.flags.int("min"), call.flags.int("max"));
-    if !call.flags.is_set("max") {
-        return Err(CommandError::error("required flag(s) \"max\" not set"));
-    }
     if max < 1 {
         return Err(CommandError::error(format!(
             "--max=MAXPODS is required and must be at least 1, max: {max}"
@@ -164,10 +161,12 @@ fn metrics(call: &Invocation<'_>) -> Result<Value> {
         }
         let wrong = || CommandError::error(format!("invalid resource {name} value: {given}"));
         let target = if let Some(percent) = given.strip_suffix('%') {
-            let number =
-                percent.parse::<i32>().ok().filter(|number| *number >= 0).ok_or_else(|| {
-                    CommandError::error(format!("invalid percentage value: {percent}"))
-                })?;
+            let number = percent
+                .parse::<i32>()
+                .ok()
+                .filter(|number| *number >= 0)
+                .ok_or_else(|| {
+                    CommandError::error(format!("invalid percentage value: {percent}"))})?;
             utilization(number.into())
         } else {
             let spelled = if given.parse::<f64>().is_ok() {

@@ -48,7 +48,7 @@ const fn concat(lists: [&[Flag]; 5]) -> [Flag; 8] {
 }
 
 fn files(call: &Invocation<'_>) -> Result {
-    if let Some(word) = call.args().first().filter(|_| !call.has_files()) {
+    if let Some(word) = call.args().first() {
         return Err(call.usage(format!("Unexpected args: [{word}]")).into_unknown(word));
     }
     if !call.has_files() {
@@ -58,6 +58,12 @@ fn files(call: &Invocation<'_>) -> Result {
     if !raw.is_empty() {
         if call.flags.is_true("edit") {
             return Err(CommandError::error("--raw and --edit are mutually exclusive"));
+        }
+        if !call.flags.text("output").is_empty() {
+            return Err(CommandError::error("--raw and --output are mutually exclusive"));
+        }
+        if !call.flags.text("selector").is_empty() {
+            return Err(CommandError::error("--raw and --selector (-l) are mutually exclusive"));
         }
         return raw_post(call, raw);
     }
@@ -71,6 +77,7 @@ fn files(call: &Invocation<'_>) -> Result {
     if call.flags.is_true("edit") {
         infos = edited(call, &infos)?;
     }
+    let mut printed = false;
     for info in infos {
         let mut object = info.object.clone();
         if call.flags.is_true("save-config") {
@@ -89,6 +96,9 @@ fn files(call: &Invocation<'_>) -> Result {
                 }
             }
         }
+        if matches!(output, OutputFormat::Yaml) && std::mem::replace(&mut printed, true) {
+            call.print("---\n");
+        }
         output.print(call, &object, &format!("created{}", dry_run.suffix()))?;
     }
     CommandError::collect(fails)
@@ -105,10 +115,7 @@ fn edited(call: &Invocation<'_>, infos: &[Info]) -> Result<Vec<Info>> {
         [] => vec![edited],
         items => items.to_vec(),
     };
-    objects
-        .into_iter()
-        .map(|object| call.info("edited-file", object, BuilderOptions::default()))
-        .collect()
+    objects.into_iter().map(|object| call.info("edited-file", object, BuilderOptions::default())).collect()
 }
 
 /// What the server said of an object of a file; of a bad object it says all itself.
@@ -123,9 +130,9 @@ fn raw_post(call: &Invocation<'_>, path: &str) -> Result {
     let [file] = call.flags.all("filename") else {
         return Err(CommandError::error("--raw can only use a single local file or stdin"));
     };
-    let text = std::fs::read(file).map_err(|error| {
-        CommandError::error(format!("open {file}: {}", crate::select::go_io_error(&error)))
-    })?;
+    let text = std::fs::read(file)
+        .map_err(|error| {
+        CommandError::error(format!("open {file}: {}", crate::select::go_io_error(&error)))})?;
     let bytes = call.server()?.bytes(hyper::Method::POST, path, JSON, Some((JSON, text)))?;
     call.out_bytes(&bytes);
     Ok(())
@@ -159,11 +166,7 @@ pub(crate) fn last_applied(object: &Value, empty: bool) -> String {
 }
 
 /// Makes one object that a generator built.
-pub(crate) fn make(
-    call: &Invocation<'_>,
-    mut object: Value,
-    resource: &str,
-    failed: &str,
+pub(crate) fn make(call: &Invocation<'_>, mut object: Value, resource: &str, failed: &str,
 ) -> Result {
     let dry_run = DryRun::of(call)?;
     let output = OutputFormat::of(call, false)?;

@@ -47,15 +47,17 @@ fn run(call: &Invocation<'_>) -> Result {
         call.out_bytes(&bytes);
         return Ok(());
     }
-    let options = Options::of(call)?;
-    let ignore = call.flags.is_true("ignore-not-found") || call.flags.is_true("all");
-    let (infos, mut fails) = call.select(
-        call.args(),
-        BuilderOptions {
-            default_namespace: true,
-            ignore_missing: ignore,
-            ..BuilderOptions::default()
-        },
+    let selecting =
+        ["selector", "field-selector"].iter().any(|flag| !call.flags.text(flag).is_empty());
+    let ignore = if call.flags.is_set("ignore-not-found") {
+        call.flags.is_true("ignore-not-found")
+    } else {
+        call.flags.is_true("all") || selecting
+    };
+    let dry_run = DryRun::of(call)?;
+    let (infos, mut fails) =
+        call.select(call.args(), BuilderOptions { default_namespace: true, ignore_missing: ignore, ..BuilderOptions::default() })?;
+    let options = Options::of(call, dry_run,
     )?;
     if infos.is_empty() && fails.is_empty() {
         if options.short {
@@ -63,6 +65,17 @@ fn run(call: &Invocation<'_>) -> Result {
         }
         call.print("No resources found\n");
         return Ok(());
+    }
+    if call.flags.is_true("all-namespaces") && call.namespace_given() {
+        let refuse = |info: &Info| {
+            CommandError::error(format!(
+                "the namespace from the provided object {} does not match the namespace \"\". You must pass '--namespace={}' to perform this operation.",
+                quote(&info.namespace),
+                info.namespace
+            ))
+        };
+        fails.extend(infos.iter().filter(|info| info.resource.namespaced).map(refuse));
+        return CommandError::collect(fails);
     }
     if call.flags.is_true("interactive") && !confirm(call, &infos) {
         return Ok(());
@@ -83,7 +96,11 @@ fn run(call: &Invocation<'_>) -> Result {
                 going.push((info, answer));
             }
             Err(fail) if fail.is_not_found() && ignore => {}
-            Err(fail) => fails.push(fail),
+            Err(fail) if info.source.is_empty() => fails.push(fail),
+            Err(fail) => {
+                fails
+                    .push(fail.with_action(format!("error when deleting {}", quote(&info.source))));
+            }
         }
     }
     CommandError::collect(fails)?;
@@ -120,10 +137,10 @@ pub(crate) fn propagation(call: &Invocation<'_>) -> Result<&'static str> {
 }
 
 /// Asks once a second until an object is gone, to make it anew.
-pub(crate) fn poll_until_deleted(call: &Invocation<'_>, info: &Info, patience: Duration) -> Result {
+pub(crate) fn poll_until_deleted(call: &Invocation<'_>, path: &str, patience: Duration) -> Result {
     let began = Instant::now();
     loop {
-        match call.server()?.get(&info.path()) {
+        match call.server()?.get(path) {
             Err(fail) if fail.is_not_found() => return Ok(()),
             Err(fail) => return Err(fail),
             Ok(_) if began.elapsed() >= patience => {
@@ -144,13 +161,13 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    fn of(call: &Invocation<'_>) -> Result<Self> {
+    fn of(call: &Invocation<'_>, dry_run: DryRun) -> Result<Self> {
         let propagation = propagation(call)?;
         let short = match call.flags.text("output") {
             "" => false,
             "name" => true,
             _ => {
-                return Err(call.usage(format!(
+                return Err(CommandError::error(format!(
                     "unexpected -o output mode: {}. We only support '-o name'",
                     call.flags.text("output")
                 )));
@@ -159,8 +176,7 @@ impl Options {
         let mut grace = Some(call.flags.int("grace-period")).filter(|n| *n >= 0);
         if call.flags.is_true("now") {
             if grace.is_some() {
-                return Err(CommandError::error(
-                    "--now and --grace-period cannot be specified together",
+                return Err(CommandError::error("--now and --grace-period cannot be specified together",
                 ));
             }
             grace = Some(1);
@@ -178,7 +194,7 @@ impl Options {
                 "--force and --grace-period greater than 0 cannot be specified together",
             ));
         }
-        Ok(Self { grace, propagation, dry_run: DryRun::of(call)?, short, force })
+        Ok(Self { grace, propagation, dry_run, short, force })
     }
 }
 
@@ -261,9 +277,7 @@ pub(crate) fn wait_for_deletion(call: &Invocation<'_>, info: &Info, answer: &Val
         Ok(true) => Ok(()),
         Ok(false) => {
             let (plural, name) = (&info.resource.plural, &info.name);
-            Err(CommandError::error(format!(
-                "timed out waiting for the condition on {plural}/{name}"
-            )))
+            Err(CommandError::error(format!("timed out waiting for the condition on {plural}/{name}")))
         }
         // Who may delete need not be allowed to look.
         Err(CommandError::Server { status, .. })

@@ -90,8 +90,11 @@ fn selector(call: &Invocation<'_>) -> Result<String> {
         return Err(CommandError::error("--for must be in resource/name form"));
     };
     let resource = call.resources()?.find(word).map_err(|_| {
-        CommandError::error(format!("the server doesn't have a resource type {}", quote(word)))
+        CommandError::Raw(format!("the server doesn't have a resource type {}", quote(word)))
     })?;
+    if name.is_empty() {
+        return Ok(String::new());
+    }
     let selector = format!(
         "involvedObject.kind={},involvedObject.apiVersion={},involvedObject.name={name}",
         resource.kind,

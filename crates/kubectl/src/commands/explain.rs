@@ -7,7 +7,7 @@ use object::{Value, quote::quote};
 use super::Command;
 use crate::{
     error::{CommandError, Result},
-    flags::Flag,
+    flags::{Flag, FlagType},
     invocation::Invocation,
 };
 
@@ -15,7 +15,8 @@ pub(crate) const COMMAND: Command = Command::new(
     "explain",
     &[&[
         Flag::text("api-version"),
-        Flag::bool("recursive"),
+        Flag::bool("recursive").short('R'),
+        Flag::new("max-depth", FlagType::Int64),
         Flag::text("output").short('o').default("plaintext"),
     ]],
     run,
@@ -33,6 +34,16 @@ fn run(call: &Invocation<'_>) -> Result {
     match call.flags.text("output") {
         "plaintext" | "plaintext-openapiv2" => {}
         other => return Err(CommandError::error(format!("unrecognized format: {other}"))),
+    }
+    let depth = call.flags.int("max-depth");
+    if depth > 0 && !call.flags.is_true("recursive") {
+        return Err(CommandError::error("--max-depth requires --recursive"));
+    }
+    if depth < 0 {
+        return Err(CommandError::error("--max-depth must be non-negative"));
+    }
+    if path.starts_with('.') || path.contains("..") {
+        return Err(CommandError::error("invalid jsonpath syntax, first node must be field node"));
     }
     let (word, fields) =
         path.split_once('.').map_or((path.as_str(), ""), |(word, rest)| (word, rest));
@@ -68,10 +79,7 @@ fn run(call: &Invocation<'_>) -> Result {
         })
     };
     let Some((_, schema)) = schemas.all.entries().find(|(_, schema)| is_kind(schema)) else {
-        return Err(CommandError::error(format!(
-            "GVR ({}) not found in OpenAPI schema",
-            resource.gvr()
-        )));
+        return Err(CommandError::error(format!("GVR ({}) not found in OpenAPI schema", resource.gvr())));
     };
     if call.flags.text("output") == "plaintext-openapiv2" {
         return openapi_v2::print(call, &resource, &schemas, schema, fields);
@@ -114,11 +122,19 @@ fn run(call: &Invocation<'_>) -> Result {
     let inside = schemas.inside(&at);
     if inside["properties"].entries().len() > 0 {
         text += "FIELDS:\n";
-        schemas.fields(&inside, 1, call.flags.is_true("recursive"), &mut Vec::new(), &mut text);
+        let depth = match (call.flags.is_true("recursive"), depth) {
+            (false, _) => Depth::Flat,
+            (true, 0) => Depth::Whole,
+            (true, depth) => Depth::Levels(usize::try_from(depth).unwrap_or_default()),
+        };
+        schemas.fields(&inside, 1, depth, &mut Vec::new(), &mut text);
     }
     call.print(&(text + "\n"));
     Ok(())
 }
+
+/// How many values of an enumeration stand beside a field.
+const ENUM_SHOWN: usize = 4;
 
 /// `ENUM:` and the values, if the field has only some.
 fn enumeration(schema: &Value) -> String {
@@ -131,6 +147,15 @@ fn enumeration(schema: &Value) -> String {
         .map(|value| format!("    {}\n", value.as_str().unwrap_or_default()))
         .collect();
     format!("ENUM:\n{lines}")
+}
+
+/// How deep fields are shown.
+#[derive(Clone, Copy, PartialEq)]
+enum Depth {
+    /// One level, with descriptions.
+    Flat,
+    Whole,
+    Levels(usize),
 }
 
 struct Schemas<'a> {
@@ -202,7 +227,7 @@ impl Schemas<'_> {
         &self,
         schema: &Value,
         level: usize,
-        recursive: bool,
+        depth: Depth,
         path: &mut Vec<String>,
         text: &mut String,
     ) {
@@ -216,14 +241,18 @@ impl Schemas<'_> {
             let values: Vec<&str> =
                 field["enum"].items().iter().filter_map(Value::as_str).collect();
             if !values.is_empty() {
-                *text += &format!("{indent}enum: {}\n", values.join(", "));
+                let more = if values.len() > ENUM_SHOWN { ", ...." } else { "" };
+                let shown = &values[..values.len().min(ENUM_SHOWN)];
+                *text += &format!("{indent}enum: {}{more}\n", shown.join(", "));
             }
             let inside = self.inside(field);
-            if recursive {
+            if depth != Depth::Flat {
                 let element = type_name.rsplit(']').next().unwrap_or_default().to_owned();
-                if inside["properties"].entries().len() > 0 && !path.contains(&element) {
+                let deeper = !matches!(depth, Depth::Levels(most) if level >= most);
+                let again = element != "Object" && path.contains(&element);
+                if inside["properties"].entries().len() > 0 && !again && deeper {
                     path.push(element);
-                    self.fields(&inside, level + 1, recursive, path, text);
+                    self.fields(&inside, level + 1, depth, path, text);
                     path.pop();
                 }
             } else {

@@ -46,9 +46,8 @@ fn run(call: &Invocation<'_>) -> Result {
     let output = OutputFormat::of(call, false)?;
     let query = write_query(call, dry_run, "kubectl-expose")?;
     // The selector is the service's, not one of objects.
-    let (infos, mut fails) = call.select_plain(
-        call.args(),
-        BuilderOptions { fetch: true, default_namespace: true, ..BuilderOptions::default() },
+    let (infos, mut fails) =
+        call.select_plain(call.args(), BuilderOptions { fetch: !call.has_files(), ..BuilderOptions::default() },
     )?;
     for info in infos {
         let mut made = match service(call, &info) {
@@ -188,6 +187,10 @@ fn ports(call: &Invocation<'_>, object: &Value, kind: &str) -> Result<Value> {
                     .collect(),
                 "containerPort",
             ),
+        };
+        let protocol = |port: &Value| match flags.text("protocol") {
+            "" => protocol(port),
+            given => given.to_owned(),
         };
         found.extend(list.iter().filter_map(|port| Some((port[field].as_i64()?, protocol(port)))));
         if found.is_empty() {

@@ -45,6 +45,7 @@ const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/js
 fn run(call: &Invocation<'_>) -> Result {
     let raw = call.flags.text("raw");
     if !raw.is_empty() {
+        check_raw(call, raw)?;
         return raw_get(call, raw);
     }
     if call.args().is_empty() && !call.has_files() {
@@ -52,10 +53,48 @@ fn run(call: &Invocation<'_>) -> Result {
         return Err(call.usage("Required resource not specified.\nUse \"kubectl explain <resource>\" for a detailed description of that resource (e.g. kubectl explain pods)."));
     }
     let output = OutputFormat::of(call, true)?;
+    check(call)?;
     if call.flags.is_true("watch") || call.flags.is_true("watch-only") {
         return super::get_watch(call, &output);
     }
     if output.is_human() { tables(call, &output) } else { objects(call, &output) }
+}
+
+fn check_raw(call: &Invocation<'_>, raw: &str) -> Result {
+    let filters = !call.flags.text("selector").is_empty()
+        || call.flags.is_true("watch")
+        || call.flags.is_true("watch-only");
+    Err(CommandError::error(if !call.args().is_empty() {
+        "arguments may not be passed when --raw is specified".to_owned()
+    } else if filters {
+        "--raw may not be specified with other flags that filter the server request or alter the output".to_owned()
+    } else if !call.flags.text("output").is_empty() {
+        "--raw and --output are mutually exclusive".to_owned()
+    } else if !raw.starts_with('/') && !raw.contains("://") {
+        format!("--raw must be a valid URL path: parse {}: invalid URI for request", quote(raw))
+    } else {
+        return Ok(());
+    }))
+}
+
+fn check(call: &Invocation<'_>) -> Result {
+    let format = call.flags.text("output");
+    let not_with = |flag: &str| {
+        Err(CommandError::error(format!("--{flag} option cannot be used with {format} printer")))
+    };
+    if call.flags.is_true("show-labels") && !matches!(format, "" | "wide") {
+        return not_with("show-labels");
+    }
+    if !call.flags.all("label-columns").is_empty() && format.starts_with("custom-columns") {
+        return not_with("label-columns");
+    }
+    let watches = call.flags.is_true("watch") || call.flags.is_true("watch-only");
+    if call.flags.is_true("output-watch-events") && !watches {
+        return Err(CommandError::error(
+            "--output-watch-events option can only be used with --watch or --watch-only",
+        ));
+    }
+    Ok(())
 }
 
 fn raw_get(call: &Invocation<'_>, path: &str) -> Result {
@@ -81,26 +120,24 @@ pub(crate) fn parts(call: &Invocation<'_>) -> Result<(Vec<GetRequest>, Vec<Comma
     };
     let mut parts = Vec::new();
     if call.has_files() {
-        let (infos, fails) = call.select(
-            call.args(),
-            BuilderOptions { default_namespace: true, ..BuilderOptions::default() },
+        let (infos, fails) = call.select(call.args(), BuilderOptions { default_namespace: true, ..BuilderOptions::default() },
         )?;
         for info in infos {
             let path = info.path() + &sub;
             parts.push(GetRequest { resource: info.resource, path, single: true });
         }
+        let fails = if fails.is_empty() { fails } else { vec![CommandError::Aggregate(fails)] };
         return Ok((parts, fails));
     }
     let selecting =
         !(call.flags.text("selector").is_empty() && call.flags.text("field-selector").is_empty());
     match target(call.args())? {
         Target::Named(_) if selecting => {
-            return Err(CommandError::error(
-                if call.args().iter().all(|word| word.contains('/')) {
-                    "selectors and the all flag cannot be used when passing resource/name arguments"
-                } else {
-                    "name cannot be provided when a selector is specified"
-                },
+            return Err(CommandError::error(if call.args().iter().all(|word| word.contains('/')) {
+                "selectors and the all flag cannot be used when passing resource/name arguments"
+            } else {
+                "name cannot be provided when a selector is specified"
+            },
             ));
         }
         Target::Named(named) => {
@@ -121,11 +158,8 @@ pub(crate) fn parts(call: &Invocation<'_>) -> Result<(Vec<GetRequest>, Vec<Comma
                     "subresource cannot be used when bulk resources are specified",
                 ));
             }
-            let namespace = if call.flags.is_true("all-namespaces") {
-                String::new()
-            } else {
-                call.namespace()?
-            };
+            let namespace =
+                if call.flags.is_true("all-namespaces") { String::new() } else { call.namespace()? };
             for resource in call.types(&types)? {
                 let path = resource.path(&namespace, "");
                 parts.push(GetRequest { resource, path, single: false });
@@ -162,8 +196,7 @@ fn tables(call: &Invocation<'_>, output: &OutputFormat) -> Result {
     while at < found.len() {
         let resource = found[at].0.clone();
         let group = found[at..].iter().take_while(|(other, _)| *other == resource).count();
-        let options =
-            options(call, &resource, wide, kinds.len() > 1 || call.flags.is_true("show-kind"));
+        let options = options(call, &resource, wide, kinds.len() > 1 || call.flags.is_true("show-kind"));
         let mut lines = String::new();
         for (_, table) in &found[at..at + group] {
             let headers = lines.is_empty() && !options.no_headers;
@@ -235,8 +268,7 @@ fn plain_table(objects: &[Value]) -> Value {
     let now = object::Clock::now(&object::SystemClock);
     let rows = objects.iter().map(|object| {
         let meta = &object["metadata"];
-        let age =
-            print::age::age_since(meta["creationTimestamp"].as_str().unwrap_or_default(), now);
+        let age = print::age::age_since(meta["creationTimestamp"].as_str().unwrap_or_default(), now);
         let mut row = Value::object();
         row["cells"] =
             Value::List([meta["name"].clone(), age.as_str().into()].into_iter().collect());

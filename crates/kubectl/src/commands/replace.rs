@@ -103,12 +103,7 @@ fn check(call: &Invocation<'_>) -> Result<DryRun> {
     Ok(dry_run)
 }
 
-fn one(
-    call: &Invocation<'_>,
-    info: &Info,
-    object: Value,
-    dry_run: DryRun,
-    query: &str,
+fn one(call: &Invocation<'_>, info: &Info, object: Value, dry_run: DryRun, query: &str,
 ) -> Result<Value> {
     if dry_run == DryRun::Client {
         return Ok(object);
@@ -181,5 +176,5 @@ fn remove(call: &Invocation<'_>, infos: &[Info]) -> Result {
         0 => PATIENCE,
         timeout => Duration::from_nanos(timeout.max(0).unsigned_abs()),
     };
-    infos.iter().try_for_each(|info| poll_until_deleted(call, info, patience))
+    infos.iter().try_for_each(|info| poll_until_deleted(call, &info.path(), patience))
 }

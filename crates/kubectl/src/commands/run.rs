@@ -27,7 +27,7 @@ pub(crate) const COMMAND: Command = Command::new(
         print::FLAGS,
         DETACH,
         &[
-            Flag::text("image"),
+            Flag::text("image").required(),
             Flag::text("image-pull-policy"),
             Flag::text("restart").default("Always"),
             Flag::new("env", FlagType::StringArray),
@@ -46,16 +46,24 @@ pub(crate) const COMMAND: Command = Command::new(
             Flag::text("overrides"),
             Flag::text("override-type").default("merge"),
             Flag::new("pod-running-timeout", FlagType::Duration).default("1m0s"),
+            Flag::bool("save-config"),
         ],
+        REMOVAL,
     ],
     run,
 );
 
+/// How `--rm` removes the pod.
+const REMOVAL: &[Flag] = &[
+    Flag::text("cascade").default("background").bare("background"),
+    Flag::new("grace-period", FlagType::Int64).default("-1"),
+    Flag::bool("force"),
+    Flag::bool("wait"),
+    Flag::new("timeout", FlagType::Duration),
+];
+
 fn run(call: &Invocation<'_>) -> Result {
     let flags = &call.flags;
-    if !flags.is_set("image") {
-        return Err(CommandError::error("required flag(s) \"image\" not set"));
-    }
     let Some(name) = call.args().first() else {
         return Err(call.usage("NAME is required for run"));
     };
@@ -75,8 +83,10 @@ fn run(call: &Invocation<'_>) -> Result {
             object::quote::quote(image)
         )));
     }
-    let attached =
-        if flags.is_set("attach") { flags.is_true("attach") } else { flags.is_true("stdin") };
+    if flags.duration("pod-running-timeout") <= 0 {
+        return Err(CommandError::error("--pod-running-timeout must be higher than zero"));
+    }
+    let attached = if flags.is_set("attach") { flags.is_true("attach") } else { flags.is_true("stdin") };
     let dry_run = DryRun::of(call)?;
     if attached && dry_run != DryRun::No {
         return Err(CommandError::error(
@@ -84,8 +94,7 @@ fn run(call: &Invocation<'_>) -> Result {
         ));
     }
     if flags.is_true("tty") && !flags.is_true("stdin") {
-        return Err(CommandError::error(
-            "-i/--stdin is required for containers with -t/--tty=true",
+        return Err(CommandError::error("-i/--stdin is required for containers with -t/--tty=true",
         ));
     }
     if flags.is_true("rm") && !attached {
@@ -95,10 +104,19 @@ fn run(call: &Invocation<'_>) -> Result {
         return Err(CommandError::error("--port must be set when exposing a service"));
     }
     check_restart(flags.text("restart"))?;
+    let policy = flags.text("image-pull-policy");
+    if !matches!(policy, "" | "Always" | "IfNotPresent" | "Never") {
+        return Err(CommandError::error(format!(
+            "invalid image pull policy: {policy}, valid values are: Always, IfNotPresent, Never"
+        )));
+    }
     let output = OutputFormat::of(call, false)?;
     let mut pod = pod(call, name)?;
     overrides(call, &mut pod)?;
     ChangeCause::of(call).annotate(&mut pod);
+    if flags.is_true("save-config") && dry_run != DryRun::Client {
+        super::create::annotate_declared(&mut pod);
+    }
     let query = write_query(call, dry_run, "kubectl-run")?;
     let namespace = call.namespace()?;
     if dry_run != DryRun::Client {
@@ -192,12 +210,7 @@ fn pod(call: &Invocation<'_>, name: &str) -> Result<Value> {
     }
     if !flags.text("port").is_empty() {
         let port = flags.text("port");
-        let number: i64 = port.parse().map_err(|_| {
-            CommandError::error(format!(
-                "strconv.Atoi: parsing {}: invalid syntax",
-                object::quote::quote(port)
-            ))
-        })?;
+        let number: i64 = port.parse().map_err(|_| CommandError::error("--port must be a number"))?;
         let mut made = Value::object();
         made["containerPort"] = number.into();
         container["ports"] = Value::List([made].into_iter().collect());
@@ -224,8 +237,8 @@ fn overrides(call: &Invocation<'_>, pod: &mut Value) -> Result {
     if text.is_empty() {
         return Ok(());
     }
-    let patch = object::from_json(text.as_bytes())
-        .map_err(|_| CommandError::error("Invalid JSON Patch"))?;
+    let patch =
+        object::from_json(text.as_bytes()).map_err(|_| CommandError::error("Invalid JSON Patch"))?;
     match call.flags.text("override-type") {
         "merge" => merge_patch(pod, &patch),
         "strategic" => crate::merge::strategic(pod, &patch)?,
@@ -233,7 +246,7 @@ fn overrides(call: &Invocation<'_>, pod: &mut Value) -> Result {
             *pod = schema::patch::apply_json_patch(pod, &patch)?;
         }
         other => {
-            return Err(CommandError::error(format!("--override-type={other} is not supported")));
+            return Err(CommandError::error(format!("invalid override type: {other}")));
         }
     }
     Ok(())
@@ -308,9 +321,7 @@ fn wait_for_exit(call: &Invocation<'_>, pod: &Value) -> Result {
     let end = statuses.first().map(|status| &status["state"]["terminated"]);
     let code = end.and_then(|end| end["exitCode"].as_i64()).filter(|code| *code != 0);
     let (Some(end), Some(code)) = (end, code) else {
-        return Err(CommandError::error(format!(
-            "pod {namespace}/{name} failed with unknown exit code"
-        )));
+        return Err(CommandError::error(format!("pod {namespace}/{name} failed with unknown exit code")));
     };
     let text = |field: &str| end[field].as_str().unwrap_or_default();
     let says =
@@ -340,9 +351,17 @@ fn is_over(pod: &Value) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }
 
+/// How long `--wait` waits when no timeout is given.
+const LONGEST_WAIT: std::time::Duration = std::time::Duration::from_hours(168);
+
 /// Deletes what `--rm` says is not to stay.
 fn remove(call: &Invocation<'_>, made: &[Value]) -> Result {
-    let options = tree("{apiVersion: v1, kind: DeleteOptions, propagationPolicy: Background}");
+    let mut options = tree("{apiVersion: v1, kind: DeleteOptions}");
+    options["propagationPolicy"] = super::delete::propagation(call)?.into();
+    let grace = call.flags.int("grace-period");
+    if call.flags.is_true("force") || grace >= 0 {
+        options["gracePeriodSeconds"] = grace.max(0).into();
+    }
     for object in made {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
         let kind = object["kind"].as_str().unwrap_or_default().to_lowercase();
@@ -356,6 +375,13 @@ fn remove(call: &Invocation<'_>, made: &[Value]) -> Result {
                 let name = object::quote::quote(name);
                 call.print(&format!("{kind} {name} deleted from {namespace} namespace\n"));
             }
+        }
+        if call.flags.is_true("wait") {
+            let limit = match u64::try_from(call.flags.duration("timeout")) {
+                Ok(parse_nanos) if parse_nanos > 0 => std::time::Duration::from_nanos(parse_nanos),
+                _ => LONGEST_WAIT,
+            };
+            super::delete::poll_until_deleted(call, &path, limit)?;
         }
     }
     Ok(())

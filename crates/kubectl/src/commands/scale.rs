@@ -23,7 +23,7 @@ pub(crate) const COMMAND: Command = Command::new(
         record::FLAGS,
         print::FLAGS,
         &[
-            Flag::new("replicas", FlagType::Int32),
+            Flag::new("replicas", FlagType::Int32).required(),
             Flag::new("current-replicas", FlagType::Int32).default("-1"),
             Flag::text("resource-version"),
             Flag::new("timeout", FlagType::Duration),
@@ -54,9 +54,6 @@ fn run(call: &Invocation<'_>) -> Result {
 }
 
 fn check(call: &Invocation<'_>) -> Result<i64> {
-    if !call.flags.is_set("replicas") {
-        return Err(CommandError::error("required flag(s) \"replicas\" not set"));
-    }
     match call.flags.int("replicas") {
         replicas @ 0.. => Ok(replicas),
         _ => Err(CommandError::error(
@@ -86,9 +83,7 @@ fn send(call: &Invocation<'_>, info: &Info, replicas: i64, dry_run: DryRun) -> R
         let scale = call.server()?.get(&path)?;
         let now = scale["spec"]["replicas"].as_i64().unwrap_or(0);
         if expected >= 0 && now != expected {
-            return Err(CommandError::error(format!(
-                "Expected replicas to be {expected}, was {now}"
-            )));
+            return Err(CommandError::error(format!("Expected replicas to be {expected}, was {now}")));
         }
         let current = scale["metadata"]["resourceVersion"].as_str().unwrap_or_default();
         if !version.is_empty() && current != version {

@@ -53,9 +53,8 @@ fn objects(call: &Invocation<'_>, words: &[String]) -> Result<Vec<Info>> {
     if local && !words.is_empty() {
         return Err(CommandError::error(LOCAL_ONLY_FILES));
     }
-    let (infos, fails) = call.select(
-        words,
-        BuilderOptions { fetch: !local, default_namespace: true, ..BuilderOptions::default() },
+    let (infos, fails) =
+        call.select(words, BuilderOptions { fetch: !local, default_namespace: true, ..BuilderOptions::default() },
     )?;
     CommandError::collect(fails)?;
     Ok(infos)
@@ -99,12 +98,13 @@ fn change_all(
         let mut object = match changed {
             Ok(object) => object,
             Err(fail) => {
-                fails.push(CommandError::error(format!(
-                    "{}/{} {}",
-                    info.resource.plural,
-                    info.name,
-                    fail.message()
-                )));
+                // Without a server its resource is not known, only its kind.
+                let name = match call.flags.is_true("local") {
+                    false => format!("{}/{}", info.resource.plural, info.name),
+                    true if info.resource.group.is_empty() => info.named(),
+                    true => format!("{}\n", info.named()),
+                };
+                fails.push(CommandError::Raw(format!("error: {name} {}\n", fail.message())));
                 continue;
             }
         };
@@ -119,11 +119,7 @@ fn change_all(
             match call.server()?.patch(&(info.path() + &query), sent, &patch) {
                 Ok(patched) => object = patched,
                 Err(fail) => {
-                    fails.push(CommandError::error(format!(
-                        "{} {}",
-                        setting.failed,
-                        fail.message()
-                    )));
+                    fails.push(CommandError::error(format!("{} {}", setting.failed, fail.message())));
                     continue;
                 }
             }

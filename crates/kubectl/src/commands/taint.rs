@@ -30,8 +30,7 @@ fn run(call: &Invocation<'_>) -> Result {
     let split = call.args().iter().position(is_change).unwrap_or(call.args().len());
     let (words, changes) = call.args().split_at(split);
     if words.is_empty() {
-        return Err(CommandError::error(
-            "one or more resources must be specified as <resource> <name>",
+        return Err(CommandError::error("one or more resources must be specified as <resource> <name>",
         ));
     }
     if changes.is_empty() {
@@ -58,11 +57,16 @@ fn run(call: &Invocation<'_>) -> Result {
             )));
         }
     }
+    let kind = words[0].split('/').next().unwrap_or_default();
+    if !matches!(kind.to_lowercase().as_str(), "node" | "nodes" | "no") {
+        return Err(CommandError::error(format!(
+            "invalid resource type {kind}, only node types are supported"
+        )));
+    }
     let dry_run = DryRun::of(call)?;
     let output = OutputFormat::of(call, false)?;
     let query = write_query(call, dry_run, "kubectl-taint")?;
-    let (infos, mut fails) =
-        call.select(words, BuilderOptions { fetch: true, ..BuilderOptions::default() })?;
+    let (infos, mut fails) = call.select(words, BuilderOptions { fetch: true, ..BuilderOptions::default() })?;
     for info in infos {
         match one(call, &info, &put, &remove, &query, dry_run) {
             Ok((object, done)) => output.print(call, &object, done)?,
@@ -78,6 +82,9 @@ fn read(call: &Invocation<'_>, changes: &[String]) -> Result<(Vec<Taint>, Vec<Ta
         let wrong = |why: String| call.usage(format!("invalid taint spec: {spec}, {why}"));
         let (body, dropped) =
             spec.strip_suffix('-').map_or((spec.as_str(), false), |body| (body, true));
+        if body.matches(':').count() > 1 {
+            return Err(call.usage(format!("invalid taint spec: {spec}")));
+        }
         let (pair, effect) = match body.split_once(':') {
             Some((pair, effect)) => (pair, effect),
             None if dropped => (body, ""),

@@ -15,10 +15,24 @@ pub(crate) const COMMAND: Command =
 
 const VERSION: &str = "v1.37.1";
 
+/// Fails if the server is of another version, for `--match-server-version`.
+pub(crate) fn check_match(call: &Invocation<'_>) -> Result {
+    let server = call.server()?.get("/version")?;
+    match server["gitVersion"].as_str().unwrap_or_default() {
+        VERSION => Ok(()),
+        other => Err(CommandError::error(format!(
+            "server version ({other}) differs from client version ({VERSION})!"
+        ))),
+    }
+}
+
 fn run(call: &Invocation<'_>) -> Result {
     let format = call.flags.text("output");
     if !matches!(format, "" | "json" | "yaml") {
         return Err(CommandError::error("--output must be 'yaml' or 'json'"));
+    }
+    if !call.args().is_empty() {
+        return Err(CommandError::error(format!("extra arguments: [{}]", call.args().join(" "))));
     }
     let mut all = Value::object();
     let mut client = tree("{major: '1', minor: '37', gitTreeState: clean, compiler: rustc}");

@@ -2,8 +2,7 @@
 
 use object::Value;
 
-use super::{
-    core::begin, describe_writer::DescribeWriter, either, format_time, number, text, workload,
+use super::{core::begin, describe_writer::DescribeWriter, either, format_time, number, text, workload,
 };
 
 fn or_unset(value: &Value) -> String {
@@ -159,7 +158,12 @@ pub(crate) fn rows(rules: &[Value]) -> Vec<(String, String)> {
     found.extend(addresses);
     let line = |([group, resource, name, url], verbs): ([String; 4], Vec<String>)| {
         let verbs = verbs.join(" ");
-        let full = if group.is_empty() { resource.clone() } else { format!("{resource}.{group}") };
+        let (plural, sub) =
+            resource.split_once('/').map_or((resource.as_str(), String::new()), |(plural, sub)| {
+                (plural, format!("/{sub}"))
+            });
+        let dot = if group.is_empty() { "" } else { "." };
+        let full = format!("{plural}{dot}{group}{sub}");
         let key = format!("[{verbs}],[{group}],[{resource}],[{name}],[{url}]");
         (key, format!("{full}\t[{url}]\t[{name}]\t[{verbs}]"))
     };

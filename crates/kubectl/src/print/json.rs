@@ -4,42 +4,26 @@ use std::fmt::Write as _;
 
 use object::Value;
 
-use super::order;
-
-/// How the fields of an object follow one another.
-#[derive(Clone, Copy)]
-enum Order<'a> {
-    Name,
-    /// As they are declared in what this field holds.
-    Declared(&'a str),
-}
+use super::order::Declared;
 
 /// On one line.
 pub(crate) fn compact(value: &Value) -> String {
-    let mut out = String::new();
-    write(value, None, Order::Name, &mut out);
-    out
+    Writer::write(value, None, None)
 }
 
 /// On one line, fields as they are declared.
 pub(crate) fn compact_declared(value: &Value) -> String {
-    let mut out = String::new();
-    write(value, None, Order::Declared(""), &mut out);
-    out
+    Writer::write(value, None, Some(Declared::of(value)))
 }
 
 /// With four spaces a level, fields as they are declared.
 pub(crate) fn declared(value: &Value) -> String {
-    let mut out = String::new();
-    write(value, Some(0), Order::Declared(""), &mut out);
-    out
+    Writer::write(value, Some(0), Some(Declared::of(value)))
 }
 
 /// With four spaces a level.
 pub(crate) fn indented(value: &Value) -> String {
-    let mut out = String::new();
-    write(value, Some(0), Order::Name, &mut out);
-    out
+    Writer::write(value, Some(0), None)
 }
 
 /// A number as `%v` prints it.
@@ -57,43 +41,59 @@ pub(crate) fn float(n: f64) -> String {
     format!("{n}")
 }
 
-fn write(value: &Value, indent: Option<usize>, order: Order<'_>, out: &mut String) {
-    let inner = indent.map(|indent| indent + 4);
-    match value {
-        Value::Null => out.push_str("null"),
-        Value::Bool(b) => out.push_str(if *b { "true" } else { "false" }),
-        Value::Int(n) => write!(out, "{n}").expect("a String takes everything"),
-        Value::UInt(n) => write!(out, "{n}").expect("a String takes everything"),
-        Value::Float(n) => out.push_str(&float(*n)),
-        Value::Text(text) => string(text, out),
-        Value::Raw(_) => write(&value.with_raw_expanded(), indent, order, out),
-        Value::List(items) => {
-            out.push('[');
-            for (at, item) in items.iter().enumerate() {
-                next(at, inner, out);
-                write(item, inner, order, out);
+struct Writer<'a> {
+    declared: Option<Declared>,
+    /// The names of the fields that lead to the present value.
+    path: Vec<&'a str>,
+    out: String,
+}
+
+impl<'a> Writer<'a> {
+    fn write(value: &'a Value, indent: Option<usize>, declared: Option<Declared>) -> String {
+        let mut writer = Writer { declared, path: Vec::new(), out: String::new() };
+        writer.node(value, indent);
+        writer.out
+    }
+
+    fn node(&mut self, value: &'a Value, indent: Option<usize>) {
+        let inner = indent.map(|indent| indent + 4);
+        match value {
+            Value::Null => self.out.push_str("null"),
+            Value::Bool(b) => self.out.push_str(if *b { "true" } else { "false" }),
+            Value::Int(n) => write!(self.out, "{n}").expect("a String takes everything"),
+            Value::UInt(n) => write!(self.out, "{n}").expect("a String takes everything"),
+            Value::Float(n) => self.out.push_str(&float(*n)),
+            Value::Text(text) => string(text, &mut self.out),
+            Value::Raw(_) => {
+                let with_raw_expanded = value.with_raw_expanded();
+                self.out += &Writer::write(&with_raw_expanded, indent, None);
             }
-            end(items.len(), indent, out);
-            out.push(']');
-        }
-        Value::Object(_) | Value::Map(_) => {
-            out.push('{');
-            let mut entries: Vec<(&str, &Value)> = value.entries().collect();
-            if let Order::Declared(parent) = order {
-                entries.sort_by_key(|(name, _)| order::rank(parent, name));
+            Value::List(items) => {
+                self.out.push('[');
+                for (at, item) in items.iter().enumerate() {
+                    next(at, inner, &mut self.out);
+                    self.node(item, inner);
+                }
+                end(items.len(), indent, &mut self.out);
+                self.out.push(']');
             }
-            for (at, (name, value)) in entries.into_iter().enumerate() {
-                next(at, inner, out);
-                string(name, out);
-                out.push_str(if inner.is_some() { ": " } else { ":" });
-                let below = match order {
-                    Order::Name => Order::Name,
-                    Order::Declared(_) => Order::Declared(name),
-                };
-                write(value, inner, below, out);
+            Value::Object(_) | Value::Map(_) => {
+                self.out.push('{');
+                let mut entries: Vec<(&'a str, &'a Value)> = value.entries().collect();
+                if let Some(declared) = &self.declared {
+                    declared.sort(&self.path, &mut entries);
+                }
+                for (at, (name, value)) in entries.into_iter().enumerate() {
+                    next(at, inner, &mut self.out);
+                    string(name, &mut self.out);
+                    self.out.push_str(if inner.is_some() { ": " } else { ":" });
+                    self.path.push(name);
+                    self.node(value, inner);
+                    self.path.pop();
+                }
+                end(value.entries().len(), indent, &mut self.out);
+                self.out.push('}');
             }
-            end(value.entries().len(), indent, out);
-            out.push('}');
         }
     }
 }

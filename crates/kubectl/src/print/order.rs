@@ -1,102 +1,144 @@
-//! The order in which the fields of known kinds are declared. What a command made itself is
-//! printed in it; everything else by name.
+//! The order in which the fields of known kinds are declared. Upstream prints what a command
+//! holds as a Go struct in that order, and everything else by name.
 
-/// Fields in the order of their declaration, by the field that holds them.
-const ORDER: &[(&[&str], &str)] = &[
+use object::{SchemaRef, StructSchema, Type, Value};
+
+/// Fields of what has no declaration among the kinds, by the field that holds them: a
+/// kubeconfig and the answer of `api-resources`.
+const OTHERS: &[(&str, &str)] = &[
     (
-        &["", "items"],
-        "kind apiVersion metadata immutable data binaryData stringData involvedObject reason message source firstTimestamp lastTimestamp count type eventTime series action related reportingComponent reportingInstance secrets imagePullSecrets automountServiceAccountToken rules aggregationRule subjects roleRef value globalDefault description preemptionPolicy spec status groupVersion resources items preferences clusters users contexts current-context",
+        "",
+        "kind apiVersion metadata groupVersion resources items preferences clusters users contexts current-context",
     ),
+    ("resources", "name singularName namespaced group version kind verbs shortNames categories"),
+    ("clusters", "name cluster"),
+    ("users", "name user"),
+    ("contexts", "name context"),
     (
-        &["metadata"],
-        "name generateName namespace selfLink uid resourceVersion generation creationTimestamp deletionTimestamp deletionGracePeriodSeconds labels annotations ownerReferences finalizers managedFields",
-    ),
-    (&["ownerReferences"], "apiVersion kind name uid controller blockOwnerDeletion"),
-    (&["managedFields"], "manager operation apiVersion time fieldsType fieldsV1 subresource"),
-    (
-        &["involvedObject", "related", "boundObjectRef"],
-        "kind namespace name uid apiVersion resourceVersion fieldPath",
-    ),
-    (&["source"], "component host"),
-    (&["rules"], "verbs apiGroups resources resourceNames nonResourceURLs host http"),
-    (&["subjects"], "kind apiGroup name namespace"),
-    (&["roleRef"], "apiGroup kind name"),
-    (
-        &["spec"],
-        "podCIDR podCIDRs providerID unschedulable taints audiences expirationSeconds boundObjectRef scaleTargetRef minReplicas maxReplicas metrics behavior schedule timeZone startingDeadlineSeconds concurrencyPolicy suspend jobTemplate successfulJobsHistoryLimit failedJobsHistoryLimit parallelism completions backoffLimit minAvailable replicas ports selector clusterIP clusterIPs type externalIPs sessionAffinity loadBalancerIP loadBalancerSourceRanges externalName externalTrafficPolicy healthCheckNodePort publishNotReadyAddresses sessionAffinityConfig ipFamilies ipFamilyPolicy allocateLoadBalancerNodePorts loadBalancerClass internalTrafficPolicy trafficDistribution maxUnavailable template volumeClaimTemplates serviceName podManagementPolicy updateStrategy strategy minReadySeconds revisionHistoryLimit paused progressDeadlineSeconds ingressClassName defaultBackend tls rules hard scopes volumes initContainers containers ephemeralContainers restartPolicy terminationGracePeriodSeconds activeDeadlineSeconds dnsPolicy nodeSelector serviceAccountName serviceAccount automountServiceAccountToken nodeName hostNetwork hostPID hostIPC shareProcessNamespace securityContext imagePullSecrets hostname subdomain affinity schedulerName tolerations hostAliases priorityClassName priority dnsConfig readinessGates runtimeClassName enableServiceLinks preemptionPolicy overhead topologySpreadConstraints",
-    ),
-    (&["template", "jobTemplate"], "metadata spec"),
-    (
-        &["containers", "initContainers", "ephemeralContainers"],
-        "name image command args workingDir ports envFrom env resources resizePolicy restartPolicy volumeMounts volumeDevices livenessProbe readinessProbe startupProbe lifecycle terminationMessagePath terminationMessagePolicy imagePullPolicy securityContext stdin stdinOnce tty",
-    ),
-    (
-        &["ports"],
-        "name hostPort containerPort protocol appProtocol port targetPort nodePort hostIP",
-    ),
-    (&["env"], "name value valueFrom"),
-    (&["selector"], "matchLabels matchExpressions"),
-    (&["matchExpressions"], "key operator values"),
-    (
-        &["resources"],
-        "limits requests claims name singularName namespaced group version kind verbs shortNames categories",
-    ),
-    (&["strategy", "updateStrategy"], "type rollingUpdate"),
-    (&["rollingUpdate"], "partition maxUnavailable maxSurge"),
-    (&["taints"], "key value effect timeAdded"),
-    (&["tolerations"], "key operator value effect tolerationSeconds"),
-    (&["volumes"], "name"),
-    (
-        &["volumeMounts"],
-        "name readOnly recursiveReadOnly mountPath subPath mountPropagation subPathExpr",
-    ),
-    (
-        &["livenessProbe", "readinessProbe", "startupProbe"],
-        "exec httpGet tcpSocket grpc initialDelaySeconds timeoutSeconds periodSeconds successThreshold failureThreshold terminationGracePeriodSeconds",
-    ),
-    (&["httpGet"], "path port host scheme httpHeaders"),
-    (&["valueFrom"], "fieldRef resourceFieldRef configMapKeyRef secretKeyRef"),
-    (&["configMapKeyRef", "secretKeyRef", "configMapRef", "secretRef"], "name key optional"),
-    (&["envFrom"], "prefix configMapRef secretRef"),
-    (&["fieldRef"], "apiVersion fieldPath"),
-    (&["resourceFieldRef"], "containerName resource divisor"),
-    (&["scaleTargetRef"], "kind name apiVersion"),
-    (&["metrics"], "type object pods resource containerResource external"),
-    (&["resource"], "name container target"),
-    (&["target"], "type value averageValue averageUtilization"),
-    (&["http"], "paths"),
-    (&["paths"], "path pathType backend"),
-    (&["backend", "defaultBackend"], "service resource"),
-    (&["service"], "name port"),
-    (&["port"], "name number"),
-    (&["tls"], "hosts secretName"),
-    (
-        &["status"],
-        "capacity allocatable token expirationTimestamp observedGeneration phase replicas lastScaleTime currentReplicas desiredReplicas currentMetrics disruptionsAllowed currentHealthy desiredHealthy expectedPods currentNumberScheduled numberMisscheduled desiredNumberScheduled numberReady updatedReplicas readyReplicas availableReplicas unavailableReplicas conditions loadBalancer",
-    ),
-    (
-        &["conditions"],
-        "type status observedGeneration lastHeartbeatTime lastProbeTime lastUpdateTime lastTransitionTime reason message",
-    ),
-    (&["userInfo"], "username uid groups extra"),
-    (&["clusters"], "name cluster"),
-    (&["users"], "name user"),
-    (&["contexts"], "name context"),
-    (
-        &["cluster"],
+        "cluster",
         "server tls-server-name insecure-skip-tls-verify certificate-authority certificate-authority-data proxy-url disable-compression extensions",
     ),
-    (&["exec"], "command args env apiVersion installHint provideClusterInfo interactiveMode"),
-    (&["context"], "cluster user namespace extensions"),
+    ("exec", "command args env apiVersion installHint provideClusterInfo interactiveMode"),
+    ("context", "cluster user namespace extensions"),
     (
-        &["user"],
+        "user",
         "client-certificate client-certificate-data client-key client-key-data token tokenFile as as-uid as-groups as-user-extra username password auth-provider exec extensions",
     ),
 ];
 
-/// The place of a field among those of what holds it; after all others if it is not known.
-pub(super) fn rank(parent: &str, field: &str) -> usize {
-    let list = ORDER.iter().find(|(parents, _)| parents.contains(&parent));
-    list.and_then(|(_, fields)| fields.split(' ').position(|other| other == field))
-        .unwrap_or(usize::MAX)
+/// The declaration of an object's kind.
+pub(crate) struct Declared {
+    schema: Option<SchemaRef<StructSchema>>,
+    /// Whether the object is a list of the kind.
+    list: bool,
+}
+
+/// A place in a declaration.
+enum Place<'a> {
+    Struct(&'a StructSchema),
+    /// Fields are in the order of their names.
+    Names,
+}
+
+impl Declared {
+    /// The declaration for an object, found by its `apiVersion` and `kind`.
+    pub(crate) fn of(object: &Value) -> Self {
+        let text = |name: &str| object[name].as_str().unwrap_or_default();
+        let (group, version) =
+            text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
+        let find = |kind: &str| {
+            let mut all = api::builtin_resources().into_iter();
+            all.find(|d| {
+                d.names.group == group && d.names.version == version && d.names.kind == kind
+            })
+            .map(|definition| definition.schema)
+        };
+        if let Some(schema) = find(text("kind")) {
+            return Self { schema: Some(schema), list: false };
+        }
+        let item = text("kind").strip_suffix("List").filter(|kind| !kind.is_empty());
+        Self { schema: item.and_then(find), list: true }
+    }
+
+    /// Sorts the entries of the value that the fields of `path` lead to.
+    pub(crate) fn sort(&self, path: &[&str], entries: &mut [(&str, &Value)]) {
+        let Some(schema) = &self.schema else {
+            let parent = path.last().copied().unwrap_or_default();
+            if let Some((_, fields)) = OTHERS.iter().find(|(other, _)| *other == parent) {
+                let rank = |name: &str| fields.split(' ').position(|field| field == name);
+                entries.sort_by_key(|(name, _)| rank(name).unwrap_or(usize::MAX));
+            }
+            return;
+        };
+        let below = match path {
+            [] if self.list => {
+                let order = ["kind", "apiVersion", "metadata"];
+                let rank = |name: &str| order.iter().position(|field| *field == name);
+                entries.sort_by_key(|(name, _)| rank(name).unwrap_or(usize::MAX));
+                return;
+            }
+            ["items", below @ ..] if self.list => below,
+            path => path,
+        };
+        if let Place::Struct(schema) = place(schema, below) {
+            let written = schema.fields_in_go_order();
+            let rank = |name: &str| match name {
+                "kind" if schema.is_object() || below.is_empty() => 0,
+                "apiVersion" if schema.is_object() || below.is_empty() => 1,
+                name => written
+                    .iter()
+                    .position(|field| field.name == name)
+                    .map_or(usize::MAX, |at| at + 2),
+            };
+            entries.sort_by_key(|(name, _)| rank(name));
+        }
+    }
+}
+
+/// What `path` leads to; items of a list have the path of the list.
+fn place<'a>(schema: &'a StructSchema, path: &[&str]) -> Place<'a> {
+    let Some((name, rest)) = path.split_first() else { return Place::Struct(schema) };
+    match schema.field(name) {
+        Some(field) => within(&field.ty, rest),
+        None => Place::Names,
+    }
+}
+
+fn within<'a>(ty: &'a Type, path: &[&str]) -> Place<'a> {
+    match ty {
+        Type::List(item) => within(item, path),
+        Type::Map(item) => path.split_first().map_or(Place::Names, |(_, rest)| within(item, rest)),
+        Type::Object(schema) | Type::StructOr(schema, _) => place(schema, path),
+        _ => Place::Names,
+    }
+}
+
+#[test]
+fn fields_are_in_the_order_of_go() {
+    let names = |object: &str, path: &[&str], names: &[&'static str]| {
+        let declared = Declared::of(&object::yaml::from_yaml(object).expect("YAML"));
+        let mut entries: Vec<(&str, &Value)> =
+            names.iter().map(|name| (*name, &Value::Null)).collect();
+        declared.sort(path, &mut entries);
+        entries.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" ")
+    };
+    let config_map = "{apiVersion: v1, kind: ConfigMap}";
+    assert_eq!(
+        names(config_map, &[], &["apiVersion", "data", "kind", "metadata"]),
+        "kind apiVersion metadata data"
+    );
+    assert_eq!(names(config_map, &["data"], &["a", "b"]), "a b");
+    let nodes = "{apiVersion: v1, kind: NodeList}";
+    assert_eq!(
+        names(nodes, &["items", "status", "addresses"], &["address", "type"]),
+        "type address"
+    );
+    assert_eq!(
+        names(nodes, &[], &["apiVersion", "items", "kind", "metadata"]),
+        "kind apiVersion metadata items"
+    );
+    assert_eq!(
+        names("{apiVersion: v1, kind: Config}", &["clusters"], &["cluster", "name"]),
+        "name cluster"
+    );
 }

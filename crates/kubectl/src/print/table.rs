@@ -51,7 +51,7 @@ pub(crate) fn text(table: &Value, columns: &[Value], options: &Options, headers:
     for row in rows {
         let meta = &row["object"]["metadata"];
         let mut cells = Vec::new();
-        cells.extend(options.event.clone());
+        cells.extend(options.event.as_ref().map(|event| format!("{event:<8}")));
         cells.extend(
             options
                 .with_namespace

@@ -9,16 +9,19 @@ use crate::workload::{items_mut, pod_spec_path};
 pub(crate) fn fill_zero_values(object: &mut Value) {
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();
     let always = match kind.as_str() {
-        "Pod" | "Job" | "Namespace" | "PersistentVolumeClaim" => "{status: {}}",
+        "Job" => "{spec: {template: {metadata: {}}}, status: {}}",
+        "Pod" | "Namespace" | "PersistentVolumeClaim" => "{status: {}}",
         "Deployment" => "{spec: {strategy: {}, template: {metadata: {}}}, status: {}}",
         "DaemonSet" => {
-            "{spec: {updateStrategy: {}}, status: {currentNumberScheduled: 0, desiredNumberScheduled: 0, numberMisscheduled: 0, numberReady: 0}}"
+            "{spec: {template: {metadata: {}}, updateStrategy: {}}, status: {currentNumberScheduled: 0, desiredNumberScheduled: 0, numberMisscheduled: 0, numberReady: 0}}"
         }
         "StatefulSet" => {
-            "{spec: {updateStrategy: {}}, status: {availableReplicas: 0, replicas: 0}}"
+            "{spec: {template: {metadata: {}}, updateStrategy: {}}, status: {availableReplicas: 0, replicas: 0}}"
         }
         "ReplicaSet" | "ReplicationController" => "{status: {replicas: 0}}",
-        "CronJob" => "{spec: {jobTemplate: {metadata: {}}}, status: {}}",
+        "CronJob" => {
+            "{spec: {jobTemplate: {metadata: {}, spec: {template: {metadata: {}}}}}, status: {}}"
+        }
         "Service" => "{status: {loadBalancer: {}}}",
         _ => return,
     };

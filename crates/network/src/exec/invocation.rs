@@ -1,5 +1,6 @@
 //! One run of a plugin: environment and standard input in, JSON out.
 
+use super::processes::PluginProcesses;
 use crate::{Error, Result, io_error};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -33,10 +34,12 @@ pub(super) struct Invocation {
     pub(super) cni_path: Vec<PathBuf>,
     pub(super) stdin: String,
     pub(super) deadline: Duration,
+    /// The cgroup below which the plugin runs.
+    pub(super) parent_cgroup: String,
 }
 
-/// Runs a plugin and gives its result, null where it said nothing. When this returns, nothing of
-/// the plugin's process group runs any more.
+/// Runs a plugin and gives its result, null where it said nothing. When this returns, no process
+/// that the plugin has started runs any more.
 pub(super) async fn run(program: &Path, request: &Invocation) -> Result<Value> {
     let plugin = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let failed = |message: String| Error::Plugin {
@@ -45,7 +48,11 @@ pub(super) async fn run(program: &Path, request: &Invocation) -> Result<Value> {
         message,
         details: String::new(),
     };
-    let ran = tokio::time::timeout(request.deadline, run_process(program, request)).await;
+    let mut command = command(program, request);
+    let mut processes = PluginProcesses::contain(command.as_std_mut(), &request.parent_cgroup);
+    let running = run_process(&mut command, &mut processes, (program, request));
+    let ran = tokio::time::timeout(request.deadline, running).await;
+    processes.kill().await;
     let late = |_| failed(format!("no answer within {} s", request.deadline.as_secs()));
     let Ran { success, output, errors } = ran.map_err(late)??;
     if output.len() > MAX_OUTPUT_BYTES {
@@ -76,19 +83,14 @@ struct Ran {
     errors: Vec<u8>,
 }
 
-/// Ends all processes of a plugin that are left, also when the caller gives up.
-struct ProcessGroup(i32);
-
-impl Drop for ProcessGroup {
-    fn drop(&mut self) {
-        let _ = sys::process::kill(-self.0, 9); // mostly it has ended
-    }
-}
-
-async fn run_process(program: &Path, request: &Invocation) -> Result<Ran> {
+async fn run_process(
+    command: &mut tokio::process::Command,
+    processes: &mut PluginProcesses,
+    (program, request): (&Path, &Invocation),
+) -> Result<Ran> {
     let say = program.display().to_string();
-    let mut child = command(program, request).spawn().map_err(io_error(&say))?;
-    let group = child.id().and_then(|pid| i32::try_from(pid).ok()).map(ProcessGroup);
+    let mut child = command.spawn().map_err(io_error(&say))?;
+    processes.set_leader(child.id());
     let mut stdin = child.stdin.take().expect("piped");
     let stdout = child.stdout.take().expect("piped");
     let stderr = child.stderr.take().expect("piped");
@@ -111,7 +113,7 @@ async fn run_process(program: &Path, request: &Invocation) -> Result<Ran> {
                 Err(TooMuch) => Ok(None),
             },
             status = child.wait() => {
-                drop(group); // what its children hold open is not waited for
+                processes.kill().await; // what its children hold open is not waited for
                 let _ = tokio::time::timeout(LAST_WORDS, &mut talk).await;
                 status.map(Some)
             }

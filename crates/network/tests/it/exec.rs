@@ -6,6 +6,7 @@ use network::{
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const PLUGIN: &str = r#"#!/bin/sh
@@ -21,6 +22,20 @@ struct Plugins {
     directory: tempfile::TempDir,
     exec: CniExec,
     namespace: NetworkNamespace,
+    parent_cgroup: String,
+}
+
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+
+impl Drop for Plugins {
+    fn drop(&mut self) {
+        let hierarchies = sys::cgroup::Hierarchies::detect().expect("cgroups");
+        let group = hierarchies.group(&self.parent_cgroup).expect("a path");
+        group.remove_if_empty();
+        if !std::thread::panicking() {
+            assert!(!group.exists(), "{} is left", self.parent_cgroup);
+        }
+    }
 }
 
 impl Plugins {
@@ -41,13 +56,17 @@ impl Plugins {
             let script = PLUGIN.replace("LOG", &directory.path().join("log").display().to_string());
             program(&programs.join(name), &script);
         }
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let parent_cgroup = format!("/tiphys-network-test-{}-{number}", std::process::id());
         let exec = CniExec::new(CniExecConfig {
             conf_dir: configuration,
             bin_dirs: vec![programs],
             state_dir: kept,
             plugin_timeout: deadline,
+            parent_cgroup: parent_cgroup.clone(),
         });
-        Self { directory, exec, namespace: NetworkNamespace::create().expect("a namespace") }
+        let namespace = NetworkNamespace::create().expect("a namespace");
+        Self { directory, exec, namespace, parent_cgroup }
     }
 
     fn attachment(&self) -> Attachment {
@@ -163,7 +182,7 @@ async fn hostile_plugins_are_contained() {
         let mark = format!("cni-test-{}-{}", std::process::id(), name.replace(' ', "-"));
         let script = format!(
             "#!/bin/sh\nexport MARK={mark}\nfor i in 1 2 3; do (sleep 1000 & sleep 1000) & done\n\
-             {script}\n"
+             setsid sleep 1000 &\nsetsid sh -c 'setsid sleep 1000 & sleep 1000' &\n{script}\n"
         );
         program(&plugins.directory.path().join("bin/first"), &script);
         let began = std::time::Instant::now();
@@ -186,6 +205,7 @@ async fn children_of_a_plugin_end_with_it() {
     let mark = format!("cni-test-{}-children", std::process::id());
     let script = format!(
         "#!/bin/sh\nexport MARK={mark}\nsleep 1000 &\n(sleep 1000 &) \n\
+         setsid sleep 1000 >/dev/null 2>&1 &\nsetsid sh -c 'setsid sleep 1000 & sleep 1000' &\n\
          echo '{{\"ips\": [{{\"address\": \"10.1.2.3/24\"}}]}}'\n"
     );
     program(&plugins.directory.path().join("bin/first"), &script);

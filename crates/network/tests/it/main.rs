@@ -2,4 +2,5 @@
 
 mod builtin;
 mod exec;
+mod localhost;
 mod world;

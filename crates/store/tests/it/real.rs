@@ -1,5 +1,5 @@
-//! The programs of etcd itself: given, on the path, or built once from Go's modules. Tests that need them are ignored
-//! unless they are named (`cargo test -p store --test it -- --ignored real_etcd`), and then fail where there are none.
+//! The real etcd programs: given by environment variables, found on the path, or built once with Go. Tests that need them
+//! are ignored unless they are named (`cargo test -p store --test it -- --ignored real_etcd`), and then fail where there are none.
 
 use std::{
     env,
@@ -11,7 +11,7 @@ use std::{
 
 use tempfile::TempDir;
 
-/// A member of its own, which ends with the test.
+/// A real etcd member, which is killed on drop.
 pub(crate) struct Real {
     pub(crate) url: String,
     process: Child,
@@ -26,7 +26,7 @@ impl Real {
         this
     }
 
-    /// The same in a folder that may be there already, made for that URL of the member.
+    /// Like `start`, in a directory that may exist already and was created for that member URL.
     pub(crate) fn start_in(data: &Path, peer: &str) -> Self {
         let (program, url) = (etcd(), free_url());
         let process = Command::new(program)
@@ -56,19 +56,19 @@ impl Drop for Real {
     }
 }
 
-/// Where nobody listens.
+/// A URL with a free port.
 pub(crate) fn free_url() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     format!("http://{}", listener.local_addr().expect("bound"))
 }
 
-/// The program etcd.
+/// The path of the etcd program.
 pub(crate) fn etcd() -> PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| program("etcd", "ETCD")).clone()
 }
 
-/// What makes a folder of etcd out of a snapshot.
+/// The path of `etcdutl`, which restores a snapshot to a data directory.
 pub(crate) fn etcdutl() -> PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| program("etcdutl", "ETCDUTL")).clone()

@@ -52,6 +52,32 @@ impl Arguments {
     pub(crate) fn config(&self) -> Config {
         Config::default()
     }
+
+    /// The settings as a KubeSchedulerConfiguration, for `/configz`.
+    fn configuration(&self) -> Value {
+        let config = self.config();
+        let mut own = Value::object();
+        own["apiVersion"] = "kubescheduler.config.k8s.io/v1".into();
+        own["kind"] = "KubeSchedulerConfiguration".into();
+        own["clientConnection"]["kubeconfig"] = (&*self.kubeconfig.to_string_lossy()).into();
+        own["leaderElection"] = self.election.configuration(NAME);
+        own["percentageOfNodesToScore"] = i64::from(config.percentage_of_nodes_to_score).into();
+        let (initial, max) = scheduler::backoff();
+        let seconds = |time: std::time::Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+        own["podInitialBackoffSeconds"] = seconds(initial).into();
+        own["podMaxBackoffSeconds"] = seconds(max).into();
+        let plugins = scheduler::PLUGINS.iter().map(|plugin| {
+            let mut one = Value::object();
+            one["name"] = plugin.name().into();
+            one["weight"] = plugin.weight().into();
+            one
+        });
+        let mut profile = Value::object();
+        profile["schedulerName"] = (&*config.scheduler_name).into();
+        profile["plugins"]["multiPoint"]["enabled"] = plugins.collect();
+        own["profiles"] = [profile].into_iter().collect();
+        own
+    }
 }
 
 impl ServingComponent for Arguments {
@@ -61,8 +87,7 @@ impl ServingComponent for Arguments {
 
     fn component(&self) -> ServedComponent {
         let mut configuration = Value::object();
-        let own = &mut configuration["kubescheduler.config.k8s.io"];
-        own["LeaderElection"] = self.election.configuration(NAME);
+        configuration["componentconfig"] = self.configuration();
         ServedComponent { name: NAME, port: 10_259, tolerate_lookup_failure: true, configuration }
     }
 }

@@ -28,7 +28,7 @@ pub(super) fn delete_and_create(
     let server = call.server()?;
     server.delete(&info.path(), &deletion(call, DryRun::No)?)?;
     let patience = Duration::from_nanos(call.flags.duration("timeout").max(0).unsigned_abs());
-    poll_until_deleted(call, info, patience)?;
+    poll_until_deleted(call, &info.path(), patience)?;
     let path = info.resource.path(&info.namespace, "") + query;
     server.create(&path, wanted).map_err(|fail| {
         match server.create(&path, current) {

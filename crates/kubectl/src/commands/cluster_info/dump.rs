@@ -124,7 +124,7 @@ impl DumpWriter<'_> {
         let text = match self.output {
             OutputFormat::Yaml if self.count > 1 => format!("---\n{}", yaml::to_yaml(&list)),
             OutputFormat::Yaml => yaml::to_yaml(&list),
-            OutputFormat::Kyaml => yaml::to_kyaml(&list),
+            OutputFormat::Kyaml => print::kyaml::declared(&list),
             OutputFormat::Human { .. } | OutputFormat::Json => json::declared(&list) + "\n",
             output => return output.print(self.call, &list, ""),
         };
@@ -139,9 +139,9 @@ fn write(call: &Invocation<'_>, file: &str, text: &str) -> Result {
         return Ok(());
     }
     let path = Path::new(folder).join(file);
-    let failed = |error: std::io::Error| {
-        CommandError::error(format!("{}: {}", path.display(), go_io_error(&error)))
-    };
+    let failed =
+        |error: std::io::Error| {
+        CommandError::error(format!("{}: {}", path.display(), go_io_error(&error)))};
     if let Some(above) = path.parent() {
         std::fs::create_dir_all(above).map_err(failed)?;
     }

@@ -124,8 +124,14 @@ fn docker(call: &Invocation<'_>) -> Result {
         );
         add(&mut object, ".dockerconfigjson", config.as_bytes())?;
     }
+    let named = |data: &[u8]| {
+        let files = call.flags.all("from-file").iter();
+        files.clone().any(|file| file.contains('=')) || files.count() > 1 || data.is_empty()
+    };
     for (key, data) in sources(call)? {
-        add(&mut object, &key, &data)?;
+        // A file without a key is the configuration itself.
+        let key = if named(&data) { key.as_str() } else { ".dockerconfigjson" };
+        add(&mut object, key, &data)?;
     }
     make(call, object, "secrets", "failed to create secret ")
 }
@@ -138,10 +144,7 @@ fn tls(call: &Invocation<'_>) -> Result {
     }
     let read = |file: &str| {
         fs::read(file).map_err(|error| {
-            CommandError::error(format!(
-                "Cannot read file {file}, open {file}: {}",
-                go_io_error(&error)
-            ))
+            CommandError::error(format!("Cannot read file {file}, open {file}: {}", go_io_error(&error)))
         })
     };
     let (cert, key) = (read(cert)?, read(key)?);
@@ -181,8 +184,7 @@ fn add(secret: &mut Value, key: &str, data: &[u8]) -> Result {
 fn sources(call: &Invocation<'_>) -> Result<Vec<(String, Vec<u8>)>> {
     let given = |flag: &str| !call.flags.all(flag).is_empty();
     if given("from-env-file") && (given("from-file") || given("from-literal")) {
-        return Err(CommandError::error(
-            "from-env-file cannot be combined with from-file or from-literal",
+        return Err(CommandError::error("from-env-file cannot be combined with from-file or from-literal",
         ));
     }
     let mut all = Vec::new();
@@ -202,6 +204,9 @@ fn sources(call: &Invocation<'_>) -> Result<Vec<(String, Vec<u8>)>> {
         file_source(source, &mut all)?;
     }
     for file in call.flags.all("from-env-file") {
+        if Path::new(file).is_dir() {
+            return Err(CommandError::error("env config file cannot be a directory"));
+        }
         env_file(call, file, &mut all)?;
     }
     Ok(all)
@@ -224,9 +229,9 @@ fn file_source(source: &str, all: &mut Vec<(String, Vec<u8>)>) -> Result {
         }
         Some(pair) => pair,
     };
-    let failed = |error: std::io::Error| {
-        CommandError::error(format!("error reading {path}: {}", go_io_error(&error)))
-    };
+    let failed =
+        |error: std::io::Error| {
+        CommandError::error(format!("error reading {path}: {}", go_io_error(&error)))};
     let about = fs::metadata(path).map_err(failed)?;
     if !about.is_dir() {
         all.push((key.to_owned(), fs::read(path).map_err(failed)?));
@@ -249,9 +254,9 @@ fn file_source(source: &str, all: &mut Vec<(String, Vec<u8>)>) -> Result {
 }
 
 fn env_file(call: &Invocation<'_>, file: &str, all: &mut Vec<(String, Vec<u8>)>) -> Result {
-    let text = fs::read_to_string(file).map_err(|error| {
-        CommandError::error(format!("error reading {file}: {}", go_io_error(&error)))
-    })?;
+    let text = fs::read_to_string(file)
+        .map_err(|error| {
+        CommandError::error(format!("error reading {file}: {}", go_io_error(&error)))})?;
     for line in text.trim_start_matches('\u{feff}').lines().map(str::trim_start) {
         if line.is_empty() || line.starts_with('#') {
             continue;

@@ -1,6 +1,11 @@
 //! The other kinds: namespaces, accounts, services, ingresses, budgets, quotas, tokens.
 
-use object::{Value, names, quantity::Quantity, quote::quote};
+use object::{
+    Value, names,
+    quantity::Quantity,
+    quote::quote,
+    selector::{Operator, Selector},
+};
 
 use super::{texts, values};
 use crate::{
@@ -26,15 +31,15 @@ pub(super) const SERVICE: Command = Command::group(
         Command::new("clusterip", &[WRITES, TCP, &[Flag::text("clusterip")]], |call| {
             service(call, "ClusterIP")
         }),
-        Command::new(
-            "nodeport",
-            &[WRITES, TCP, &[Flag::new("node-port", FlagType::Int32)]],
-            |call| service(call, "NodePort"),
-        ),
+        Command::new("nodeport", &[WRITES, TCP, &[Flag::new("node-port", FlagType::Int32)]], |call|
+            service(call, "NodePort")
+        ,),
         Command::new("loadbalancer", &[WRITES, TCP], |call| service(call, "LoadBalancer")),
-        Command::new("externalname", &[WRITES, TCP, &[Flag::text("external-name")]], |call| {
-            service(call, "ExternalName")
-        }),
+        Command::new(
+            "externalname",
+            &[WRITES, TCP, &[Flag::text("external-name").required()]],
+            |call| service(call, "ExternalName"),
+        ),
     ],
 )
 .aliases(&["svc"]);
@@ -114,11 +119,14 @@ fn service(call: &Invocation<'_>, kind: &str) -> Result {
     let name = object["metadata"]["name"].clone();
     let cluster_ip = call.flags.text("clusterip");
     let ports = call.flags.all("tcp");
-    if kind == "ExternalName" && !call.flags.is_set("external-name") {
-        return Err(CommandError::error("required flag(s) \"external-name\" not set"));
-    }
     if ports.is_empty() && cluster_ip != "None" && kind != "ExternalName" {
         return Err(CommandError::error("at least one tcp port specifier must be provided"));
+    }
+    if kind == "ExternalName" {
+        let external = call.flags.text("external-name");
+        if !names::dns1123_subdomain(external).is_empty() {
+            return Err(CommandError::error(format!("invalid service external name {external}")));
+        }
     }
     object["metadata"]["labels"]["app"] = name.clone();
     object["spec"]["selector"]["app"] = name;
@@ -204,8 +212,7 @@ fn ingress(call: &Invocation<'_>) -> Result {
         object["metadata"]["annotations"][name] = value.into();
     }
     if !default.is_empty() {
-        let wrong =
-            || CommandError::error("default-backend should be in format servicename:serviceport");
+        let wrong = || CommandError::error("default-backend should be in format servicename:serviceport");
         let (service, port) = default
             .split_once(':')
             .filter(|(s, p)| !s.is_empty() && !p.is_empty())
@@ -325,9 +332,10 @@ fn quota(call: &Invocation<'_>) -> Result {
                 "Invalid argument syntax {pair}, expected <resource>=<value>"
             )));
         };
-        let value: Quantity = value.parse().map_err(|error: object::quantity::QuantityError| {
-            CommandError::error(error.to_string())
-        })?;
+        let value: Quantity = value
+            .parse()
+            .map_err(|error: object::quantity::QuantityError| {
+            CommandError::error(error.to_string())})?;
         object["spec"]["hard"][name] = value.into();
     }
     let scopes: Vec<&str> =
@@ -347,22 +355,17 @@ fn disruption_budget(call: &Invocation<'_>) -> Result {
         call.flags.text("selector"),
     );
     if least.is_empty() && most.is_empty() {
-        return Err(CommandError::error(
-            "one of min-available or max-unavailable must be specified",
+        return Err(CommandError::error("one of min-available or max-unavailable must be specified",
         ));
     }
     if !least.is_empty() && !most.is_empty() {
-        return Err(CommandError::error(
-            "min-available and max-unavailable cannot be both specified",
+        return Err(CommandError::error("min-available and max-unavailable cannot be both specified",
         ));
     }
     if selector.is_empty() {
         return Err(CommandError::error("a selector must be specified"));
     }
-    for pair in selector.split(',') {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        object["spec"]["selector"]["matchLabels"][key] = value.trim_start_matches('=').into();
-    }
+    object["spec"]["selector"] = label_selector(selector)?;
     let number = |text: &str| text.parse::<i64>().map_or_else(|_| Value::from(text), Value::from);
     if least.is_empty() {
         object["spec"]["maxUnavailable"] = number(most);
@@ -372,6 +375,44 @@ fn disruption_budget(call: &Invocation<'_>) -> Result {
     object["status"] =
         tree("{currentHealthy: 0, desiredHealthy: 0, disruptionsAllowed: 0, expectedPods: 0}");
     make(call, object, "poddisruptionbudgets.policy", "failed to create poddisruptionbudgets: ")
+}
+
+/// A selector as the field of an object has it.
+fn label_selector(text: &str) -> Result<Value> {
+    let parsed = Selector::parse(text).map_err(|error| {
+        CommandError::error(format!("couldn't parse the selector string {}: {error}", quote(text)))
+    })?;
+    let mut selector = Value::object();
+    let mut expressions = Vec::new();
+    for requirement in parsed.requirements() {
+        let key = &*requirement.key;
+        let operator = match (&requirement.operator, requirement.values.as_slice()) {
+            (Operator::Equals | Operator::DoubleEquals, [value]) => {
+                selector["matchLabels"][key] = (&**value).into();
+                continue;
+            }
+            (Operator::Equals | Operator::DoubleEquals | Operator::In, _) => "In",
+            (Operator::NotEquals | Operator::NotIn, _) => "NotIn",
+            (Operator::Exists, _) => "Exists",
+            (Operator::DoesNotExist, _) => "DoesNotExist",
+            (other, _) => {
+                return Err(CommandError::error(format!(
+                    "{other:?} is not a valid label selector operator"
+                )));
+            }
+        };
+        let mut expression = Value::object();
+        expression["key"] = key.into();
+        expression["operator"] = operator.into();
+        if !requirement.values.is_empty() {
+            expression["values"] = texts(&requirement.values);
+        }
+        expressions.push(expression);
+    }
+    if !expressions.is_empty() {
+        selector["matchExpressions"] = values(expressions);
+    }
+    Ok(selector)
 }
 
 fn priority_class(call: &Invocation<'_>) -> Result {
@@ -426,8 +467,7 @@ fn token(call: &Invocation<'_>) -> Result {
     }
     let path = format!("/api/v1/namespaces/{}/serviceaccounts/{name}/token", call.namespace()?);
     let failed = |fail: CommandError| {
-        CommandError::error(format!("failed to create token: {}", fail.message()))
-    };
+        CommandError::error(format!("failed to create token: {}", fail.message()))};
     let answer = call.server()?.post(&path, &request).map_err(failed)?;
     if !output.is_human() {
         return output.print_declared(call, &answer, "");

@@ -28,17 +28,17 @@ const SUBJECTS: &[Flag] = &[
 pub(super) const ROLE: Command = Command::new("role", &[WRITES, RULES], role);
 pub(super) const CLUSTER_ROLE: Command = Command::new(
     "clusterrole",
-    &[
-        WRITES,
-        RULES,
-        &[Flag::new("non-resource-url", FlagType::StringSlice), Flag::text("aggregation-rule")],
+    &[WRITES, RULES, &[Flag::new("non-resource-url", FlagType::StringSlice), Flag::text("aggregation-rule")],
     ],
     cluster_role,
 );
 pub(super) const ROLE_BINDING: Command =
     Command::new("rolebinding", &[SUBJECTS, WRITES, &[Flag::text("role")]], role_binding);
-pub(super) const CLUSTER_ROLE_BINDING: Command =
-    Command::new("clusterrolebinding", &[SUBJECTS, WRITES], cluster_role_binding);
+pub(super) const CLUSTER_ROLE_BINDING: Command = Command::new(
+    "clusterrolebinding",
+    &[&[Flag::text("clusterrole").required()], SUBJECTS, WRITES],
+    cluster_role_binding,
+);
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 const API: &str = "rbac.authorization.k8s.io/v1";
@@ -81,25 +81,60 @@ fn cluster_role(call: &Invocation<'_>) -> Result {
         }
         let mut selector = Value::object();
         for pair in aggregation.split(',') {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let Some((key, value)) = pair.split_once('=') else {
+                return Err(CommandError::Usage {
+                    says: format!(
+                        "invalid argument {} for \"--aggregation-rule\" flag: malformed pair, expect string=string",
+                        object::quote::quote(aggregation)
+                    ),
+                    command: call.command.clone(),
+                    help: "--help' for usage.",
+                });
+            };
             selector["matchLabels"][key] = value.into();
         }
         object["aggregationRule"]["clusterRoleSelectors"] = values(vec![selector]);
         *object.get_mut("rules") = Value::Null;
         return make(call, object, "clusterroles.rbac.authorization.k8s.io", "");
     }
-    if urls.is_empty() || !call.flags.all("resource").is_empty() {
-        object["rules"] = values(rules(call)?);
-    } else {
-        if call.flags.all("verb").is_empty() {
-            return Err(CommandError::error("at least one verb must be specified"));
-        }
+    let verbs = call.flags.all("verb");
+    if verbs.is_empty() {
+        return Err(CommandError::error("at least one verb must be specified"));
+    }
+    let mut all = Vec::new();
+    if !call.flags.all("resource").is_empty() {
+        all = rules(call)?;
+    } else if urls.is_empty() {
+        return Err(CommandError::error("one of resource or nonResourceURL must be specified"));
+    }
+    if !urls.is_empty() {
+        check_urls(urls, verbs)?;
         let mut rule = Value::object();
         rule["nonResourceURLs"] = texts(urls);
-        rule["verbs"] = texts(call.flags.all("verb"));
-        object["rules"] = values(vec![rule]);
+        rule["verbs"] = texts(verbs);
+        all.push(rule);
     }
+    object["rules"] = values(all);
     make(call, object, "clusterroles.rbac.authorization.k8s.io", "")
+}
+
+/// Refuses paths and verbs that no request can have.
+fn check_urls(urls: &[String], verbs: &[String]) -> Result {
+    let known = ["get", "post", "put", "delete", "patch", "head", "options", "*"];
+    if let Some(verb) = verbs.iter().find(|verb| !known.contains(&verb.as_str())) {
+        return Err(CommandError::error(format!("invalid verb: '{verb}' for nonResourceURL")));
+    }
+    for url in urls.iter().filter(|url| *url != "*") {
+        if !url.starts_with('/') {
+            return Err(CommandError::error("nonResourceURL should start with /"));
+        }
+        if url.strip_suffix('*').unwrap_or(url).contains('*') {
+            return Err(CommandError::error(
+                "nonResourceURL only supports wildcard matches when '*' is at the end",
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// One rule for each API group of the resources.
@@ -117,13 +152,17 @@ fn rules(call: &Invocation<'_>) -> Result<Vec<Value>> {
     let verbs =
         if verbs.iter().any(|verb| verb == "*") { vec!["*".to_owned()] } else { dedup(verbs) };
     let mut groups: Vec<(String, Vec<String>)> = Vec::new();
-    for word in call.flags.all("resource") {
+    let mut message = call.flags.all("resource");
+    let every = ["*".to_owned()];
+    if message.contains(&every[0]) {
+        message = &every;
+    }
+    for word in message {
         let (name, sub) = word.split_once('/').unwrap_or((word, ""));
         let (group, plural) = if name == "*" {
             (String::new(), "*".to_owned())
         } else {
-            let found =
-                call.resources()?.find(name).map_err(|fail| CommandError::Raw(fail.message()))?;
+            let found = call.resources()?.find(name).map_err(|fail| CommandError::Raw(fail.message()))?;
             (found.group.clone(), found.plural.clone())
         };
         let full = if sub.is_empty() { plural } else { format!("{plural}/{sub}") };
@@ -133,6 +172,7 @@ fn rules(call: &Invocation<'_>) -> Result<Vec<Value>> {
             None => groups.push((group, vec![full])),
         }
     }
+    groups.sort_by(|a, b| a.0.cmp(&b.0));
     let rule = |(group, resources): (String, Vec<String>)| {
         let mut rule = Value::object();
         rule["apiGroups"] = texts(&[group]);
@@ -164,8 +204,7 @@ fn role_binding(call: &Invocation<'_>) -> Result {
         (role, "") if !role.is_empty() => ("Role", role),
         ("", role) if !role.is_empty() => ("ClusterRole", role),
         _ => {
-            return Err(CommandError::error(
-                "exactly one of clusterrole or role must be specified",
+            return Err(CommandError::error("exactly one of clusterrole or role must be specified",
             ));
         }
     };
@@ -175,9 +214,6 @@ fn role_binding(call: &Invocation<'_>) -> Result {
 
 fn cluster_role_binding(call: &Invocation<'_>) -> Result {
     let mut object = begin(call, API, "ClusterRoleBinding", false)?;
-    if !call.flags.is_set("clusterrole") {
-        return Err(CommandError::error("required flag(s) \"clusterrole\" not set"));
-    }
     bind(call, &mut object, "ClusterRole", call.flags.text("clusterrole"))?;
     make(
         call,
@@ -201,7 +237,9 @@ fn bind(call: &Invocation<'_>, object: &mut Value, kind: &str, name: &str) -> Re
     subjects.extend(call.flags.all("group").iter().map(|group| reference("Group", group)));
     for account in call.flags.all("serviceaccount") {
         match account.split_once(':') {
-            Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
+            Some((namespace, name))
+                if !namespace.is_empty() && !name.is_empty() && !name.contains(':') =>
+            {
                 let mut subject = Value::object();
                 subject["kind"] = "ServiceAccount".into();
                 subject["name"] = name.into();

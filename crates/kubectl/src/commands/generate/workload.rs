@@ -18,7 +18,7 @@ pub(super) const DEPLOYMENT: Command = Command::new(
     &[
         WRITES,
         &[
-            Flag::new("image", FlagType::StringSlice),
+            Flag::new("image", FlagType::StringSlice).required(),
             Flag::new("port", FlagType::Int32).default("-1"),
             Flag::new("replicas", FlagType::Int32).short('r').default("1"),
         ],
@@ -30,7 +30,10 @@ pub(super) const JOB: Command =
     Command::new("job", &[WRITES, &[Flag::text("image"), Flag::text("from")]], job);
 pub(super) const CRON_JOB: Command = Command::new(
     "cronjob",
-    &[WRITES, &[Flag::text("image"), Flag::text("schedule"), Flag::text("restart")]],
+    &[
+        WRITES,
+        &[Flag::text("image").required(), Flag::text("schedule").required(), Flag::text("restart")],
+    ],
     cron_job,
 )
 .aliases(&["cj"]);
@@ -38,14 +41,6 @@ pub(super) const CRON_JOB: Command = Command::new(
 /// The words after `--`, or after the name.
 fn command<'a>(call: &'a Invocation<'_>) -> &'a [String] {
     call.flags.args_len_at_dash.map_or(&[], |at| &call.args()[at..])
-}
-
-fn required(call: &Invocation<'_>, flag: &str) -> Result {
-    if call.flags.is_set(flag) {
-        Ok(())
-    } else {
-        Err(CommandError::error(format!("required flag(s) \"{flag}\" not set")))
-    }
 }
 
 /// What a container of an image is called: the last part of its path.
@@ -59,7 +54,6 @@ fn container_name(image: &str) -> String {
 
 fn deployment(call: &Invocation<'_>) -> Result {
     one_name(call)?;
-    required(call, "image")?;
     let images = call.flags.all("image");
     if images.len() > 1 && !command(call).is_empty() {
         return Err(CommandError::error("cannot specify multiple --image options and command"));
@@ -117,19 +111,15 @@ fn job(call: &Invocation<'_>) -> Result {
         object["spec"]["template"] = tree("{metadata: {}, spec: {restartPolicy: Never}}");
         object["spec"]["template"]["spec"]["containers"] = container(&name, image, command(call));
     } else {
-        let (infos, fails) = call.select(
-            &[from.to_owned()],
-            crate::select::BuilderOptions { fetch: true, ..<_>::default() },
+        let (infos, fails) =
+            call.select(&[from.to_owned()], crate::select::BuilderOptions { fetch: true, ..<_>::default() },
         )?;
         CommandError::collect(fails)?;
         let [info] = &infos[..] else {
             return Err(CommandError::error("--from must be an existing cronjob"));
         };
         if info.resource.kind != "CronJob" {
-            return Err(CommandError::error(format!(
-                "unknown object type *v1.{}",
-                info.resource.kind
-            )));
+            return Err(CommandError::error(format!("unknown object type *v1.{}", info.resource.kind)));
         }
         let cron = &info.object;
         let template = &cron["spec"]["jobTemplate"];
@@ -151,17 +141,6 @@ fn job(call: &Invocation<'_>) -> Result {
 
 fn cron_job(call: &Invocation<'_>) -> Result {
     let name = one_name(call)?;
-    let missing: Vec<String> = ["image", "schedule"]
-        .iter()
-        .filter(|f| !call.flags.is_set(f))
-        .map(|f| format!("\"{f}\""))
-        .collect();
-    if !missing.is_empty() {
-        return Err(CommandError::error(format!(
-            "required flag(s) {} not set",
-            missing.join(", ")
-        )));
-    }
     let mut object = begin(call, "batch/v1", "CronJob", true)?;
     let restart = match call.flags.text("restart") {
         "" => "OnFailure",
