@@ -71,12 +71,7 @@ fn a_strategic_patch_leads_from_one_object_to_another() {
         let wanted = patch::create_three_way_patch(Some(&kind.schema), &a, &b, &a)
             .unwrap_or_else(|error| panic!("{name}: {error:?}"));
         let mut made = patch::apply_strategic_merge_patch(&kind.schema, &a, &mut wanted.clone())
-            .unwrap_or_else(|error| {
-                panic!(
-                    "{name}: {error:?}
-{wanted:?}"
-                )
-            });
+            .unwrap_or_else(|error| panic!("{name}: {error:?}: {wanted:?}"));
         kind.normalize(&mut made);
         kind.normalize(&mut b);
         let again =

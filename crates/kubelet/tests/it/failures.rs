@@ -40,8 +40,7 @@ async fn each_failure_has_its_reason() {
         ),
     ];
     for (name, call, spec, ..) in &cases {
-        // long enough for it to be seen
-        for _ in 0..if call.is_empty() { 0 } else { 3 } {
+        for _ in 0..if call.is_empty() { 0 } else { 100 } {
             world.runtime.fail(call, "no route");
         }
         world.pod(name, spec).await;
@@ -61,6 +60,7 @@ async fn each_failure_has_its_reason() {
         assert_eq!(world.get::<Pod>(name).await.status().phase(), "Pending", "{name}");
     }
     // What was lacking is there now, or works again.
+    world.runtime.stop_failing();
     world.create::<ConfigMap>(r#"{"metadata":{"name":"settings"},"data":{"A":"1"}}"#).await;
     for name in ["config", "create"] {
         world.until::<Pod>(name, "ready", Pod::is_ready).await;

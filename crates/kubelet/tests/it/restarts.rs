@@ -1,6 +1,6 @@
 //! Containers that end, by themselves, by their probes or with their sandbox.
 
-use api::core::{ContainerStatus, Pod};
+use api::core::{ContainerStateTerminated, ContainerStatus, Pod};
 
 use crate::World;
 
@@ -40,7 +40,7 @@ async fn restart_policies() {
             .await;
         let one = first(&pod).expect("a status");
         let ended = if again { one.last_state().terminated() } else { one.state().terminated() };
-        assert_eq!(ended.map(|ended| ended.exit_code()), Some(code), "{name}");
+        assert_eq!(ended.map(ContainerStateTerminated::exit_code), Some(code), "{name}");
         let calls = world.runtime.calls(name);
         let started = calls.iter().filter(|call| call.starts_with("StartContainer")).count();
         assert_eq!(started, 1 + usize::from(again), "{name}: {calls:?}");

@@ -1,13 +1,20 @@
 //! A container runtime that runs nothing: it keeps what it is told, does what the test's script says, and writes down
 //! every call that changes something.
 
+#![expect(
+    clippy::needless_pass_by_value,
+    clippy::unnecessary_wraps,
+    reason = "all calls have the same form: a request in, a response or a status out"
+)]
+
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, MutexGuard},
-    time::{SystemTime, UNIX_EPOCH},
 };
 
+#[expect(clippy::wildcard_imports, reason = "two types for each call of the interface")]
 use container::cri::*;
+use object::{Clock as _, SystemClock};
 use tokio::sync::broadcast;
 use tonic::Status;
 
@@ -61,6 +68,11 @@ impl Runtime {
     /// The next call of this kind fails, and those after it if the name is given again.
     pub(crate) fn fail(&self, call: &str, message: &str) {
         self.state().failures.entry(call.into()).or_default().push(message.into());
+    }
+
+    /// All calls succeed from now on.
+    pub(crate) fn stop_failing(&self) {
+        self.state().failures.clear();
     }
 
     /// Commands that run from now on end with this code.
@@ -440,7 +452,7 @@ fn selects(wanted: &HashMap<String, String>, labels: &HashMap<String, String>) -
     wanted.iter().all(|(name, value)| labels.get(name) == Some(value))
 }
 
+/// Nanoseconds since 1970.
 fn now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
-    i64::try_from(since.as_nanos()).expect("before 2262")
+    SystemClock.now_micros() * 1000
 }

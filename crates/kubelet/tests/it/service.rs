@@ -2,10 +2,11 @@
 
 use std::pin::Pin;
 
+#[expect(clippy::wildcard_imports, reason = "two types for each call of the interface")]
+use container::cri::*;
 use container::cri::{
     image_service_server::{ImageService, ImageServiceServer},
     runtime_service_server::{RuntimeService, RuntimeServiceServer},
-    *,
 };
 use tokio::net::UnixListener;
 use tokio_stream::{
