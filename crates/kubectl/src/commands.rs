@@ -88,7 +88,13 @@ impl Command {
 
     /// A command that only leads to others.
     pub(crate) const fn group(name: &'static str, inner: &'static [Command]) -> Self {
-        Self { name, aliases: &[], flags: &[], run: require_subcommand, subcommands: inner, failure_exit_code: 1 ,
+        Self {
+            name,
+            aliases: &[],
+            flags: &[],
+            run: require_subcommand,
+            subcommands: inner,
+            failure_exit_code: 1,
         }
     }
 }
@@ -197,7 +203,8 @@ pub(crate) fn run(environment: &Environment, args: &[String]) -> Result {
     }
     let mut all: Vec<&[Flag]> = command.flags.to_vec();
     all.push(GLOBAL_FLAGS);
-    let given = flags::parse(&line, &all, &rest).map_err(|fail| fail.with_code(command.failure_exit_code))?;
+    let given = flags::parse(&line, &all, &rest)
+        .map_err(|fail| fail.with_code(command.failure_exit_code))?;
     let call = Invocation::new(environment, line, given);
     call.flags.deprecations.iter().for_each(|note| call.print_err(note));
     if call.flags.is_true("help") {
@@ -224,7 +231,10 @@ fn check_required(call: &Invocation<'_>, flags: &[&[Flag]]) -> Result {
         .map(|flag| object::quote::quote(flag.name))
         .collect();
     if !missing.is_empty() {
-        return Err(CommandError::error(format!("required flag(s) {} not set", missing.join(", "))));
+        return Err(CommandError::error(format!(
+            "required flag(s) {} not set",
+            missing.join(", ")
+        )));
     }
     if call.flags.is_true("match-server-version") {
         version::check_match(call)?;
@@ -267,7 +277,9 @@ fn require_subcommand(call: &Invocation<'_>) -> Result {
         Err(call.usage(format!("unknown command {}", object::quote::quote(word))))
     } else {
         let command = find(&call.command);
-        call.print_err(&command.map(|command| help::of(&call.command, command)).unwrap_or_default());
+        call.print_err(
+            &command.map(|command| help::of(&call.command, command)).unwrap_or_default(),
+        );
         Err(CommandError::Code(1))
     }
 }
@@ -296,7 +308,8 @@ pub(crate) const ALL_NAMESPACES: &[Flag] = &[Flag::bool("all-namespaces").short(
 pub(crate) const DRY_RUN: &[Flag] = &[Flag::text("dry-run").default("none").bare("unchanged")];
 pub(crate) const FIELD_MANAGER: &[Flag] = &[Flag::text("field-manager")];
 pub(crate) const VALIDATE: &[Flag] = &[Flag::text("validate").default("strict").bare("strict")];
-pub(crate) const CHUNKS: &[Flag] = &[Flag::new("chunk-size", flags::FlagType::Int64).default("500")];
+pub(crate) const CHUNKS: &[Flag] =
+    &[Flag::new("chunk-size", flags::FlagType::Int64).default("500")];
 
 /// What `--dry-run` asks for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -335,7 +348,10 @@ impl DryRun {
 }
 
 /// Does something with one object after the other; what fails is told at the end.
-pub(crate) fn for_each_object(infos: &[Info], mut fails: Vec<CommandError>, one: impl Fn(&Info) -> Result,
+pub(crate) fn for_each_object(
+    infos: &[Info],
+    mut fails: Vec<CommandError>,
+    one: impl Fn(&Info) -> Result,
 ) -> Result {
     fails.extend(infos.iter().filter_map(|info| one(info).err()));
     CommandError::collect(fails)

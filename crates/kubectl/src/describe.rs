@@ -45,7 +45,8 @@ pub(crate) fn describe(call: &Invocation<'_>, info: &Info, events_too: bool) -> 
         ("batch", "CronJob") => other_kinds::cron_job(object, &mut sheet),
         ("", "ResourceQuota") => other_kinds::quota(object, &mut sheet),
         ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => {
-            other_kinds::role(object, &mut sheet)}
+            other_kinds::role(object, &mut sheet)
+        }
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
             other_kinds::binding(object, &mut sheet);
         }
@@ -151,7 +152,8 @@ fn format_go_value(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::List(items) => {
-            format!("[{}]", items.iter().map(format_go_value).collect::<Vec<_>>().join(" "))}
+            format!("[{}]", items.iter().map(format_go_value).collect::<Vec<_>>().join(" "))
+        }
         value => jsonpath::format_value(value),
     }
 }

@@ -5,8 +5,8 @@ use std::{fs, io::Read as _, path::Path};
 use object::{Value, from_json_next, quote::quote, yaml};
 
 use crate::{
-    invocation::Invocation,
     error::{CommandError, Result},
+    invocation::Invocation,
 };
 
 /// A document with the name of the file it was read from.
@@ -25,7 +25,9 @@ impl Invocation<'_> {
             let folder = self.flags.text("kustomize");
             let built = crate::kustomize::build(folder, &mut |text| self.print_err(text));
             let objects = built.map_err(|fail| match fail {
-                CommandError::Error(says) if says.starts_with("unable to find one of") => CommandError::Raw(says),
+                CommandError::Error(says) if says.starts_with("unable to find one of") => {
+                    CommandError::Raw(says)
+                }
                 other => other,
             })?;
             return Ok(objects.into_iter().map(|object| Ok((folder.to_owned(), object))).collect());
@@ -41,7 +43,7 @@ impl Invocation<'_> {
         }
         for name in found_files {
             let (source, text) = self.text_of(&name)?;
-            all.extend(read(&source, &text, self.validates()));
+            all.extend(parse_documents(&source, &text, self.validates()));
         }
         Ok(all)
     }
@@ -55,14 +57,17 @@ impl Invocation<'_> {
         if name == "-" {
             let mut text = String::new();
             let mut input = std::io::stdin().lock().take(LARGEST_INPUT);
-            input.read_to_string(&mut text).map_err(|error| CommandError::error(error.to_string()))?;
+            input
+                .read_to_string(&mut text)
+                .map_err(|error| CommandError::error(error.to_string()))?;
             return Ok(("STDIN".to_owned(), text));
         }
         if is_url(name) {
             return Ok((name.to_owned(), crate::fetch::text(name)?));
         }
-        let text = fs::read_to_string(name)
-            .map_err(|error| CommandError::error(format!("open {name}: {}", go_io_error(&error))))?;
+        let text = fs::read_to_string(name).map_err(|error| {
+            CommandError::error(format!("open {name}: {}", go_io_error(&error)))
+        })?;
         Ok((name.to_owned(), text))
     }
 }
@@ -167,10 +172,12 @@ fn yaml_documents(text: &str) -> std::result::Result<Vec<Value>, String> {
 }
 
 /// The objects in a text, YAML or JSON. Nothing is read after what cannot be parsed.
-pub(crate) fn read(source: &str, text: &str, validates: bool) -> Vec<Result<Document>> {
+pub(crate) fn parse_documents(source: &str, text: &str, validates: bool) -> Vec<Result<Document>> {
     let objects = match parse(text) {
         Ok(objects) => objects,
-        Err(why) => return vec![Err(CommandError::error(format!("error parsing {source}: {why}")))],
+        Err(why) => {
+            return vec![Err(CommandError::error(format!("error parsing {source}: {why}")))];
+        }
     };
     let mut all = Vec::new();
     for object in objects.into_iter().filter(|object| !object.is_null()) {
@@ -256,7 +263,8 @@ mod tests {
     use super::*;
 
     fn words(text: &str, validates: bool) -> std::result::Result<usize, String> {
-        let documents: Result<Vec<Document>> = read("f", text, validates).into_iter().collect();
+        let documents: Result<Vec<Document>> =
+            parse_documents("f", text, validates).into_iter().collect();
         documents.map(|all| all.len()).map_err(|fail| fail.message())
     }
 

@@ -45,7 +45,15 @@ impl Flag {
             FlagType::Duration => "0s",
             _ => "",
         };
-        Self { name, short: None, kind, default, no_opt_default: bare, deprecated: "", required: false }
+        Self {
+            name,
+            short: None,
+            kind,
+            default,
+            no_opt_default: bare,
+            deprecated: "",
+            required: false,
+        }
     }
 
     pub(crate) const fn bool(name: &'static str) -> Self {
@@ -274,7 +282,10 @@ mod tests {
             read(&["a", "-wo", "yaml", "--dry-run", "-f=x,y", "--filename", "z", "--", "-q"])
                 .expect("fine");
         assert_eq!(given.args, ["a", "-q"]);
-        assert_eq!((given.text("output"), given.is_true("watch"), given.args_len_at_dash), ("yaml", true, Some(1)));
+        assert_eq!(
+            (given.text("output"), given.is_true("watch"), given.args_len_at_dash),
+            ("yaml", true, Some(1))
+        );
         assert_eq!(given.text("dry-run"), "unchanged");
         assert_eq!(given.all("filename"), ["x", "y", "z"]);
         assert_eq!(read(&["-oname"]).expect("fine").text("output"), "name");

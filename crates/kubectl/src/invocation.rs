@@ -156,7 +156,9 @@ impl<'a> Invocation<'a> {
     }
 
     fn local_files(&self) -> Result<KubeconfigFiles> {
-        KubeconfigFiles::load(&[Path::new(&self.environment.data_dir).join("kubeconfig/admin")], false,
+        KubeconfigFiles::load(
+            &[Path::new(&self.environment.data_dir).join("kubeconfig/admin")],
+            false,
         )
     }
 
@@ -193,9 +195,9 @@ impl<'a> Invocation<'a> {
         match found {
             Some(context) => Ok((name.to_owned(), context)),
             None if name.is_empty() => Ok((String::new(), Value::Null)),
-            None if given.is_empty() =>
-                Err(CommandError::error(format!("context was not found for specified context: {name}")))
-            ,
+            None if given.is_empty() => Err(CommandError::error(format!(
+                "context was not found for specified context: {name}"
+            ))),
             None => Err(CommandError::Raw(format!(
                 "Error in configuration: context was not found for specified context: {name}"
             ))),
@@ -259,7 +261,10 @@ impl<'a> Invocation<'a> {
         let mut cluster = found.unwrap_or_else(Value::object);
         let found = kubeconfig::entry(config, "users", "user", &user_name).cloned();
         if found.is_none() && !self.flags.global("user").is_empty() {
-            return Err(CommandError::error(format!("auth info {} does not exist", quote(&user_name))));
+            return Err(CommandError::error(format!(
+                "auth info {} does not exist",
+                quote(&user_name)
+            )));
         }
         let mut user = found.unwrap_or_else(Value::object);
         let take = |tree: &mut Value, flag: &str, name: &str| {

@@ -108,7 +108,9 @@ const ORDER_LAST: &[&str] = &["MutatingWebhookConfiguration", "ValidatingWebhook
 /// The objects that a kustomization makes. `say` hears of what is out of date.
 pub(crate) fn build(folder: &str, say: &mut dyn FnMut(&str)) -> Result<Vec<Value>> {
     if folder.contains("://") || folder.starts_with("git@") {
-        return Err(CommandError::error(format!("the remote kustomization {folder} is not supported")));
+        return Err(CommandError::error(format!(
+            "the remote kustomization {folder} is not supported"
+        )));
     }
     let root = read::folder(Path::new(folder), Path::new(folder))
         .map_err(|why| CommandError::error(format!("must build at directory: {why}")))?;
@@ -196,9 +198,9 @@ fn accumulate(
     let mut chain = outer.to_vec();
     chain.push(kustomization.root.clone());
     for path in kustomization.texts("resources") {
-        resources(kustomization, &path, all, &chain, say)
-            .map_err(|fail| {
-            CommandError::error(format!("accumulating resources: {}", fail.message()))})?;
+        resources(kustomization, &path, all, &chain, say).map_err(|fail| {
+            CommandError::error(format!("accumulating resources: {}", fail.message()))
+        })?;
     }
     generate::run(kustomization, all, &chain)?;
     for path in kustomization.texts("components") {
@@ -215,7 +217,8 @@ fn accumulate(
         });
         let done = inner.and_then(|inner| accumulate(&inner, all, &chain, say));
         done.map_err(|fail| {
-            CommandError::error(format!("accumulating components: {}", fail.message()))})?;
+            CommandError::error(format!("accumulating components: {}", fail.message()))
+        })?;
     }
     transform::run(kustomization, all)
 }
@@ -236,7 +239,9 @@ fn resources(
         let folder = read::folder(&full, Path::new(path)).map_err(CommandError::error)?;
         let inner = read::Kustomization::load(&folder, say)?;
         if inner.component() {
-            return Err(CommandError::error(format!("expected kind != 'Component' for path '{path}'")));
+            return Err(CommandError::error(format!(
+                "expected kind != 'Component' for path '{path}'"
+            )));
         }
         let mut more = Vec::new();
         accumulate(&inner, &mut more, chain, say)?;
@@ -287,7 +292,8 @@ fn order(kustomization: &read::Kustomization, all: &mut [Resource]) -> Result {
         "fifo" => return Ok(()),
         "legacy" => {}
         _ => {
-            return Err(CommandError::error("the field 'sortOptions.order' must be one of [fifo, legacy]",
+            return Err(CommandError::error(
+                "the field 'sortOptions.order' must be one of [fifo, legacy]",
             ));
         }
     }

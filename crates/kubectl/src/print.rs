@@ -94,7 +94,8 @@ impl OutputFormat {
             "jsonpath-as-json" => Self::path(call, needs(argument)?, true)?,
             "jsonpath-file" => Self::path(call, from_file(argument)?, false)?,
             "custom-columns" if tables => {
-                let columns = Columns::parse(argument.unwrap_or_default()).map_err(CommandError::error)?;
+                let columns =
+                    Columns::parse(argument.unwrap_or_default()).map_err(CommandError::error)?;
                 Self::Columns { columns, headers: !call.flags.is_true("no-headers") }
             }
             "custom-columns-file" if tables => {
@@ -130,17 +131,17 @@ impl OutputFormat {
     }
 
     fn path(call: &Invocation<'_>, text: String, json: bool) -> Result<Self> {
-        let mut template = Template::parse(&text)
-            .map_err(|error| {
-            CommandError::error(format!("error parsing jsonpath {text}, {error}"))})?;
+        let mut template = Template::parse(&text).map_err(|error| {
+            CommandError::error(format!("error parsing jsonpath {text}, {error}"))
+        })?;
         template.error_on_missing_key = !call.flags.is_true("allow-missing-template-keys");
         Ok(Self::Path { template, text, json })
     }
 
     fn template(call: &Invocation<'_>, text: String) -> Result<Self> {
-        let mut template = template::Template::parse(&text)
-            .map_err(|error| {
-            CommandError::error(format!("error parsing template {text}, {error}"))})?;
+        let mut template = template::Template::parse(&text).map_err(|error| {
+            CommandError::error(format!("error parsing template {text}, {error}"))
+        })?;
         template.strict = !call.flags.is_true("allow-missing-template-keys");
         Ok(Self::Template { template, text })
     }
@@ -150,7 +151,11 @@ impl OutputFormat {
     }
 
     /// One object of a known kind, as it is declared.
-    pub(crate) fn print_declared(&self, call: &Invocation<'_>, object: &Value, done: &str,
+    pub(crate) fn print_declared(
+        &self,
+        call: &Invocation<'_>,
+        object: &Value,
+        done: &str,
     ) -> Result {
         match self {
             Self::Json => call.print(&(json::declared(&shown(call, object)) + "\n")),
@@ -185,7 +190,10 @@ impl OutputFormat {
             Self::Template { template, text } => {
                 let rendered = template.render(object);
                 call.print(&rendered.map_err(|error| {
-                    CommandError::error(format!("error executing template {}: {error}", quote(text)))
+                    CommandError::error(format!(
+                        "error executing template {}: {error}",
+                        quote(text)
+                    ))
                 })?);
             }
             Self::Columns { columns, headers } => {

@@ -113,7 +113,11 @@ pub(crate) fn target(words: &[String]) -> Result<Target> {
 
 impl Invocation<'_> {
     /// The objects that files and `words` mean. Failures on the way are collected.
-    pub(crate) fn select(&self, words: &[String], how: BuilderOptions,) -> Result<(Vec<Info>, Vec<CommandError>)> {
+    pub(crate) fn select(
+        &self,
+        words: &[String],
+        how: BuilderOptions,
+    ) -> Result<(Vec<Info>, Vec<CommandError>)> {
         if self.has_files() {
             if !words.is_empty() {
                 let named = self.flags.all("filename").iter();
@@ -129,7 +133,8 @@ impl Invocation<'_> {
         let labels = self.flags.text("selector");
         let fields = self.flags.text("field-selector");
         if self.flags.is_true("all") && !(labels.is_empty() && fields.is_empty()) {
-            return Err(CommandError::error("setting 'all' parameter but found a non empty selector. ",
+            return Err(CommandError::error(
+                "setting 'all' parameter but found a non empty selector. ",
             ));
         }
         let selecting = !labels.is_empty() || !fields.is_empty() || self.flags.is_true("all");
@@ -161,10 +166,9 @@ impl Invocation<'_> {
                 Err(CommandError::error("name cannot be provided when a selector is specified"))
             }
             Target::Named(named) => self.named(&named, how),
-            Target::All(types) if types.is_empty() && selecting =>
-                Err(CommandError::error("at least one resource must be specified to use a selector",
-            ))
-            ,
+            Target::All(types) if types.is_empty() && selecting => Err(CommandError::error(
+                "at least one resource must be specified to use a selector",
+            )),
             Target::All(types) if types.is_empty() => Err(CommandError::error(MISSING)),
             Target::All(types) => {
                 let resources = self.types(&types)?;
@@ -212,7 +216,11 @@ impl Invocation<'_> {
         Ok(found)
     }
 
-    fn named(&self, named: &[(String, String)], how: BuilderOptions,) -> Result<(Vec<Info>, Vec<CommandError>)> {
+    fn named(
+        &self,
+        named: &[(String, String)],
+        how: BuilderOptions,
+    ) -> Result<(Vec<Info>, Vec<CommandError>)> {
         if self.flags.is_true("all-namespaces") {
             return Err(CommandError::error(
                 "a resource cannot be retrieved by name across all namespaces",
@@ -357,11 +365,17 @@ impl Invocation<'_> {
     }
 
     pub(crate) fn selector(&self) -> Result<Selector> {
-        Selector::parse(self.flags.text("selector")).map_err(|error| CommandError::error(error.to_string()))
+        Selector::parse(self.flags.text("selector"))
+            .map_err(|error| CommandError::error(error.to_string()))
     }
 
     /// An object of a file, with its resource and the namespace it belongs to.
-    pub(crate) fn info(&self, source: &str, mut object: Value, how: BuilderOptions,) -> Result<Info> {
+    pub(crate) fn info(
+        &self,
+        source: &str,
+        mut object: Value,
+        how: BuilderOptions,
+    ) -> Result<Info> {
         let text = |name: &str| object["metadata"][name].as_str().unwrap_or_default().to_owned();
         let (name, mut namespace) = (text("name"), text("namespace"));
         let (version, kind) = (

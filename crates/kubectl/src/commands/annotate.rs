@@ -46,9 +46,13 @@ struct MetadataField {
     undone: &'static str,
 }
 
-const LABELS: MetadataField = MetadataField { field: "labels", noun: "label", done: "labeled", undone: "unlabeled" };
-const ANNOTATIONS: MetadataField =
-    MetadataField { field: "annotations", noun: "annotation", done: "annotated", undone: "annotated" ,
+const LABELS: MetadataField =
+    MetadataField { field: "labels", noun: "label", done: "labeled", undone: "unlabeled" };
+const ANNOTATIONS: MetadataField = MetadataField {
+    field: "annotations",
+    noun: "annotation",
+    done: "annotated",
+    undone: "annotated",
 };
 
 fn run(call: &Invocation<'_>, what: &MetadataField) -> Result {
@@ -84,11 +88,13 @@ fn run(call: &Invocation<'_>, what: &MetadataField) -> Result {
         dry_run,
         &format!("kubectl-{}", if what.field == "labels" { "label" } else { "annotate" }),
     )?;
-    let (infos, mut fails) =
-        call.select(words, BuilderOptions { fetch: !local, default_namespace: true, ..BuilderOptions::default() },
+    let (infos, mut fails) = call.select(
+        words,
+        BuilderOptions { fetch: !local, default_namespace: true, ..BuilderOptions::default() },
     )?;
     if infos.len() > 1 && !call.flags.text("resource-version").is_empty() {
-        return Err(CommandError::error("--resource-version may only be used with a single resource",
+        return Err(CommandError::error(
+            "--resource-version may only be used with a single resource",
         ));
     }
     let many = infos.len() > 1;

@@ -97,7 +97,10 @@ fn run(call: &Invocation<'_>) -> Result {
     if !call.flags.text("subresource").is_empty() && !server_side {
         return Err(CommandError::error("--subresource can only be specified for --server-side"));
     }
-    if call.flags.is_true("prune") && call.flags.text("selector").is_empty() && !call.flags.is_true("all") {
+    if call.flags.is_true("prune")
+        && call.flags.text("selector").is_empty()
+        && !call.flags.is_true("all")
+    {
         return Err(CommandError::error(
             "all resources selected for prune without explicitly passing --all. To prune all resources, pass the --all flag. If you did not mean to prune all resources, specify a label selector",
         ));
@@ -194,7 +197,10 @@ fn prune_all(
     Ok(())
 }
 
-fn apply_server_side(call: &Invocation<'_>, info: &Info, dry_run: DryRun,
+fn apply_server_side(
+    call: &Invocation<'_>,
+    info: &Info,
+    dry_run: DryRun,
 ) -> Result<(Value, &'static str)> {
     let manager = match call.flags.text("field-manager") {
         "" => "kubectl",
@@ -247,7 +253,10 @@ fn conflicts(status: &object::Status) -> String {
     message.strip_prefix("Apply failed with ").unwrap_or(message).to_owned()
 }
 
-fn apply_client_side(call: &Invocation<'_>, info: &Info, dry_run: DryRun,
+fn apply_client_side(
+    call: &Invocation<'_>,
+    info: &Info,
+    dry_run: DryRun,
 ) -> Result<(Value, &'static str)> {
     let mut query = format!(
         "?fieldManager={}",
@@ -367,8 +376,9 @@ fn view(call: &Invocation<'_>) -> Result {
             "Unexpected -o output mode: {format}, the flag 'output' must be one of yaml|json"
         )));
     }
-    let infos =
-        call.select_all_ok(call.args(), BuilderOptions { fetch: true, default_namespace: true, ..BuilderOptions::default() },
+    let infos = call.select_all_ok(
+        call.args(),
+        BuilderOptions { fetch: true, default_namespace: true, ..BuilderOptions::default() },
     )?;
     for info in infos {
         let last =
@@ -376,8 +386,8 @@ fn view(call: &Invocation<'_>) -> Result {
         if last.is_empty() {
             continue;
         }
-        let tree =
-            object::from_json(last.as_bytes()).map_err(|error| CommandError::error(error.to_string()))?;
+        let tree = object::from_json(last.as_bytes())
+            .map_err(|error| CommandError::error(error.to_string()))?;
         call.print(&match format {
             "json" => indent_two(&tree),
             _ => object::yaml::to_yaml(&tree),
@@ -407,8 +417,8 @@ fn edit(call: &Invocation<'_>) -> Result {
                 "no last-applied-configuration annotation found on resources, to create the annotation, use command `kubectl apply set-last-applied --create-annotation`",
             ));
         }
-        let tree =
-            object::from_json(last.as_bytes()).map_err(|error| CommandError::error(error.to_string()))?;
+        let tree = object::from_json(last.as_bytes())
+            .map_err(|error| CommandError::error(error.to_string()))?;
         let Some(edited) = super::edit::edited(call, &tree)? else { continue };
         let mut patch = Value::object();
         patch["metadata"]["annotations"][LAST_APPLIED] =

@@ -108,8 +108,9 @@ fn can_i(call: &Invocation<'_>) -> Result {
             let (name, in_group) = word.split_once('.').unwrap_or((word, ""));
             match in_group {
                 "" if matches!(name, "users" | "groups") => {}
-                "" => call
-                    .print_err(&format!("Warning: the server doesn't have a resource type '{name}'\n")),
+                "" => call.print_err(&format!(
+                    "Warning: the server doesn't have a resource type '{name}'\n"
+                )),
                 group => call.print_err(&format!(
                     "Warning: the server doesn't have a resource type '{name}' in group '{group}'\n"
                 )),

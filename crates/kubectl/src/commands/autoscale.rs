@@ -161,12 +161,10 @@ fn metrics(call: &Invocation<'_>) -> Result<Value> {
         }
         let wrong = || CommandError::error(format!("invalid resource {name} value: {given}"));
         let target = if let Some(percent) = given.strip_suffix('%') {
-            let number = percent
-                .parse::<i32>()
-                .ok()
-                .filter(|number| *number >= 0)
-                .ok_or_else(|| {
-                    CommandError::error(format!("invalid percentage value: {percent}"))})?;
+            let number =
+                percent.parse::<i32>().ok().filter(|number| *number >= 0).ok_or_else(|| {
+                    CommandError::error(format!("invalid percentage value: {percent}"))
+                })?;
             utilization(number.into())
         } else {
             let spelled = if given.parse::<f64>().is_ok() {

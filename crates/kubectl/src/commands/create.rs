@@ -115,7 +115,10 @@ fn edited(call: &Invocation<'_>, infos: &[Info]) -> Result<Vec<Info>> {
         [] => vec![edited],
         items => items.to_vec(),
     };
-    objects.into_iter().map(|object| call.info("edited-file", object, BuilderOptions::default())).collect()
+    objects
+        .into_iter()
+        .map(|object| call.info("edited-file", object, BuilderOptions::default()))
+        .collect()
 }
 
 /// What the server said of an object of a file; of a bad object it says all itself.
@@ -130,9 +133,9 @@ fn raw_post(call: &Invocation<'_>, path: &str) -> Result {
     let [file] = call.flags.all("filename") else {
         return Err(CommandError::error("--raw can only use a single local file or stdin"));
     };
-    let text = std::fs::read(file)
-        .map_err(|error| {
-        CommandError::error(format!("open {file}: {}", crate::select::go_io_error(&error)))})?;
+    let text = std::fs::read(file).map_err(|error| {
+        CommandError::error(format!("open {file}: {}", crate::select::go_io_error(&error)))
+    })?;
     let bytes = call.server()?.bytes(hyper::Method::POST, path, JSON, Some((JSON, text)))?;
     call.out_bytes(&bytes);
     Ok(())
@@ -166,7 +169,11 @@ pub(crate) fn last_applied(object: &Value, empty: bool) -> String {
 }
 
 /// Makes one object that a generator built.
-pub(crate) fn make(call: &Invocation<'_>, mut object: Value, resource: &str, failed: &str,
+pub(crate) fn make(
+    call: &Invocation<'_>,
+    mut object: Value,
+    resource: &str,
+    failed: &str,
 ) -> Result {
     let dry_run = DryRun::of(call)?;
     let output = OutputFormat::of(call, false)?;

@@ -55,10 +55,15 @@ fn run(call: &Invocation<'_>) -> Result {
         call.flags.is_true("all") || selecting
     };
     let dry_run = DryRun::of(call)?;
-    let (infos, mut fails) =
-        call.select(call.args(), BuilderOptions { default_namespace: true, ignore_missing: ignore, ..BuilderOptions::default() })?;
-    let options = Options::of(call, dry_run,
+    let (infos, mut fails) = call.select(
+        call.args(),
+        BuilderOptions {
+            default_namespace: true,
+            ignore_missing: ignore,
+            ..BuilderOptions::default()
+        },
     )?;
+    let options = Options::of(call, dry_run)?;
     if infos.is_empty() && fails.is_empty() {
         if options.short {
             return Ok(());
@@ -176,7 +181,8 @@ impl Options {
         let mut grace = Some(call.flags.int("grace-period")).filter(|n| *n >= 0);
         if call.flags.is_true("now") {
             if grace.is_some() {
-                return Err(CommandError::error("--now and --grace-period cannot be specified together",
+                return Err(CommandError::error(
+                    "--now and --grace-period cannot be specified together",
                 ));
             }
             grace = Some(1);
@@ -277,7 +283,9 @@ pub(crate) fn wait_for_deletion(call: &Invocation<'_>, info: &Info, answer: &Val
         Ok(true) => Ok(()),
         Ok(false) => {
             let (plural, name) = (&info.resource.plural, &info.name);
-            Err(CommandError::error(format!("timed out waiting for the condition on {plural}/{name}")))
+            Err(CommandError::error(format!(
+                "timed out waiting for the condition on {plural}/{name}"
+            )))
         }
         // Who may delete need not be allowed to look.
         Err(CommandError::Server { status, .. })

@@ -79,7 +79,10 @@ fn run(call: &Invocation<'_>) -> Result {
         })
     };
     let Some((_, schema)) = schemas.all.entries().find(|(_, schema)| is_kind(schema)) else {
-        return Err(CommandError::error(format!("GVR ({}) not found in OpenAPI schema", resource.gvr())));
+        return Err(CommandError::error(format!(
+            "GVR ({}) not found in OpenAPI schema",
+            resource.gvr()
+        )));
     };
     if call.flags.text("output") == "plaintext-openapiv2" {
         return openapi_v2::print(call, &resource, &schemas, schema, fields);

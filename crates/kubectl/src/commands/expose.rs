@@ -46,8 +46,9 @@ fn run(call: &Invocation<'_>) -> Result {
     let output = OutputFormat::of(call, false)?;
     let query = write_query(call, dry_run, "kubectl-expose")?;
     // The selector is the service's, not one of objects.
-    let (infos, mut fails) =
-        call.select_plain(call.args(), BuilderOptions { fetch: !call.has_files(), ..BuilderOptions::default() },
+    let (infos, mut fails) = call.select_plain(
+        call.args(),
+        BuilderOptions { fetch: !call.has_files(), ..BuilderOptions::default() },
     )?;
     for info in infos {
         let mut made = match service(call, &info) {

@@ -120,7 +120,9 @@ pub(crate) fn parts(call: &Invocation<'_>) -> Result<(Vec<GetRequest>, Vec<Comma
     };
     let mut parts = Vec::new();
     if call.has_files() {
-        let (infos, fails) = call.select(call.args(), BuilderOptions { default_namespace: true, ..BuilderOptions::default() },
+        let (infos, fails) = call.select(
+            call.args(),
+            BuilderOptions { default_namespace: true, ..BuilderOptions::default() },
         )?;
         for info in infos {
             let path = info.path() + &sub;
@@ -133,11 +135,12 @@ pub(crate) fn parts(call: &Invocation<'_>) -> Result<(Vec<GetRequest>, Vec<Comma
         !(call.flags.text("selector").is_empty() && call.flags.text("field-selector").is_empty());
     match target(call.args())? {
         Target::Named(_) if selecting => {
-            return Err(CommandError::error(if call.args().iter().all(|word| word.contains('/')) {
-                "selectors and the all flag cannot be used when passing resource/name arguments"
-            } else {
-                "name cannot be provided when a selector is specified"
-            },
+            return Err(CommandError::error(
+                if call.args().iter().all(|word| word.contains('/')) {
+                    "selectors and the all flag cannot be used when passing resource/name arguments"
+                } else {
+                    "name cannot be provided when a selector is specified"
+                },
             ));
         }
         Target::Named(named) => {
@@ -158,8 +161,11 @@ pub(crate) fn parts(call: &Invocation<'_>) -> Result<(Vec<GetRequest>, Vec<Comma
                     "subresource cannot be used when bulk resources are specified",
                 ));
             }
-            let namespace =
-                if call.flags.is_true("all-namespaces") { String::new() } else { call.namespace()? };
+            let namespace = if call.flags.is_true("all-namespaces") {
+                String::new()
+            } else {
+                call.namespace()?
+            };
             for resource in call.types(&types)? {
                 let path = resource.path(&namespace, "");
                 parts.push(GetRequest { resource, path, single: false });
@@ -196,7 +202,8 @@ fn tables(call: &Invocation<'_>, output: &OutputFormat) -> Result {
     while at < found.len() {
         let resource = found[at].0.clone();
         let group = found[at..].iter().take_while(|(other, _)| *other == resource).count();
-        let options = options(call, &resource, wide, kinds.len() > 1 || call.flags.is_true("show-kind"));
+        let options =
+            options(call, &resource, wide, kinds.len() > 1 || call.flags.is_true("show-kind"));
         let mut lines = String::new();
         for (_, table) in &found[at..at + group] {
             let headers = lines.is_empty() && !options.no_headers;
@@ -268,7 +275,8 @@ fn plain_table(objects: &[Value]) -> Value {
     let now = object::Clock::now(&object::SystemClock);
     let rows = objects.iter().map(|object| {
         let meta = &object["metadata"];
-        let age = print::age::age_since(meta["creationTimestamp"].as_str().unwrap_or_default(), now);
+        let age =
+            print::age::age_since(meta["creationTimestamp"].as_str().unwrap_or_default(), now);
         let mut row = Value::object();
         row["cells"] =
             Value::List([meta["name"].clone(), age.as_str().into()].into_iter().collect());

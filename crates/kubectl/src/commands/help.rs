@@ -3,9 +3,9 @@
 
 use super::{COMMANDS, Command};
 use crate::{
-    invocation::{Invocation, GLOBAL_FLAGS},
     error::{CommandError, Result},
     flags::{Flag, FlagType},
+    invocation::{GLOBAL_FLAGS, Invocation},
 };
 
 /// A line `PATH | ARGUMENTS | WHAT IT DOES` for each command. Lines below it are indented text, `# `

@@ -37,9 +37,9 @@ pub(crate) const COMMAND: Command = Command::group(
 );
 
 fn place(call: &Invocation<'_>) -> Result<KubercLocation> {
-    preferences::place(call.environment, call.flags.text("kuberc"))?
-        .ok_or_else(|| {
-        CommandError::error("KUBERC is disabled via KUBERC=off environment variable")})
+    preferences::place(call.environment, call.flags.text("kuberc"))?.ok_or_else(|| {
+        CommandError::error("KUBERC is disabled via KUBERC=off environment variable")
+    })
 }
 
 fn view(call: &Invocation<'_>) -> Result {
@@ -47,7 +47,10 @@ fn view(call: &Invocation<'_>) -> Result {
     let read = preferences::read(&place)
         .map_err(|why| CommandError::error(format!("error reading kuberc file: {why}")))?;
     let Some(mut tree) = read else {
-        return Err(CommandError::error(format!("kuberc file not found at {}", place.path.display())));
+        return Err(CommandError::error(format!(
+            "kuberc file not found at {}",
+            place.path.display()
+        )));
     };
     for section in ["aliases", "defaults"] {
         if tree[section].is_null() {
@@ -199,7 +202,10 @@ fn put(call: &Invocation<'_>, tree: &mut Value, section: &str) -> Result {
 fn save(call: &Invocation<'_>, place: &KubercLocation, tree: &Value) -> Result {
     let path = place.path.display();
     let failed = |error: std::io::Error| {
-        CommandError::error(format!("error writing kuberc file: open {path}: {}", go_io_error(&error)))
+        CommandError::error(format!(
+            "error writing kuberc file: open {path}: {}",
+            go_io_error(&error)
+        ))
     };
     if let Some(folder) = place.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder).map_err(failed)?;

@@ -58,7 +58,10 @@ fn run(call: &Invocation<'_>) -> Result {
         inline.to_owned()
     } else {
         std::fs::read_to_string(file).map_err(|error| {
-            CommandError::error(format!("unable to read patch file: open {file}: {}", go_io_error(&error)))
+            CommandError::error(format!(
+                "unable to read patch file: open {file}: {}",
+                go_io_error(&error)
+            ))
         })?
     };
     let dry_run = DryRun::of(call)?;
@@ -70,14 +73,16 @@ fn run(call: &Invocation<'_>) -> Result {
     };
     let local = call.flags.is_true("local");
     check_local(call, local, dry_run)?;
-    let (infos, mut fails) =
-        call.select(call.args(), BuilderOptions { fetch: !local, default_namespace: true, ..BuilderOptions::default() },
+    let (infos, mut fails) = call.select(
+        call.args(),
+        BuilderOptions { fetch: !local, default_namespace: true, ..BuilderOptions::default() },
     )?;
     if infos.is_empty() {
         return CommandError::collect(fails);
     }
-    let patch: Value = yaml::from_yaml(&text)
-        .map_err(|error| CommandError::error(format!("unable to parse {}: {error}", quote(&text))))?;
+    let patch: Value = yaml::from_yaml(&text).map_err(|error| {
+        CommandError::error(format!("unable to parse {}: {error}", quote(&text)))
+    })?;
     for info in infos {
         if local {
             let patched = patched_here(&info.object, &patch, kind)?;
@@ -101,7 +106,9 @@ fn run(call: &Invocation<'_>) -> Result {
                     if same && dry_run == DryRun::No { "patched (no change)" } else { "patched" };
                 output.print(call, &object, &format!("{done}{}", dry_run.suffix()))?;
             }
-            Err(CommandError::Server { status, .. }) if status.has_reason("UnsupportedMediaType") => {
+            Err(CommandError::Server { status, .. })
+                if status.has_reason("UnsupportedMediaType") =>
+            {
                 fails.push(CommandError::error(format!(
                     "{} is not supported by {}: {}",
                     kind.media_type(),

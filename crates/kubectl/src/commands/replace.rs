@@ -103,7 +103,12 @@ fn check(call: &Invocation<'_>) -> Result<DryRun> {
     Ok(dry_run)
 }
 
-fn one(call: &Invocation<'_>, info: &Info, object: Value, dry_run: DryRun, query: &str,
+fn one(
+    call: &Invocation<'_>,
+    info: &Info,
+    object: Value,
+    dry_run: DryRun,
+    query: &str,
 ) -> Result<Value> {
     if dry_run == DryRun::Client {
         return Ok(object);

@@ -86,7 +86,8 @@ fn run(call: &Invocation<'_>) -> Result {
     if flags.duration("pod-running-timeout") <= 0 {
         return Err(CommandError::error("--pod-running-timeout must be higher than zero"));
     }
-    let attached = if flags.is_set("attach") { flags.is_true("attach") } else { flags.is_true("stdin") };
+    let attached =
+        if flags.is_set("attach") { flags.is_true("attach") } else { flags.is_true("stdin") };
     let dry_run = DryRun::of(call)?;
     if attached && dry_run != DryRun::No {
         return Err(CommandError::error(
@@ -94,7 +95,8 @@ fn run(call: &Invocation<'_>) -> Result {
         ));
     }
     if flags.is_true("tty") && !flags.is_true("stdin") {
-        return Err(CommandError::error("-i/--stdin is required for containers with -t/--tty=true",
+        return Err(CommandError::error(
+            "-i/--stdin is required for containers with -t/--tty=true",
         ));
     }
     if flags.is_true("rm") && !attached {
@@ -210,7 +212,8 @@ fn pod(call: &Invocation<'_>, name: &str) -> Result<Value> {
     }
     if !flags.text("port").is_empty() {
         let port = flags.text("port");
-        let number: i64 = port.parse().map_err(|_| CommandError::error("--port must be a number"))?;
+        let number: i64 =
+            port.parse().map_err(|_| CommandError::error("--port must be a number"))?;
         let mut made = Value::object();
         made["containerPort"] = number.into();
         container["ports"] = Value::List([made].into_iter().collect());
@@ -237,8 +240,8 @@ fn overrides(call: &Invocation<'_>, pod: &mut Value) -> Result {
     if text.is_empty() {
         return Ok(());
     }
-    let patch =
-        object::from_json(text.as_bytes()).map_err(|_| CommandError::error("Invalid JSON Patch"))?;
+    let patch = object::from_json(text.as_bytes())
+        .map_err(|_| CommandError::error("Invalid JSON Patch"))?;
     match call.flags.text("override-type") {
         "merge" => merge_patch(pod, &patch),
         "strategic" => crate::merge::strategic(pod, &patch)?,
@@ -321,7 +324,9 @@ fn wait_for_exit(call: &Invocation<'_>, pod: &Value) -> Result {
     let end = statuses.first().map(|status| &status["state"]["terminated"]);
     let code = end.and_then(|end| end["exitCode"].as_i64()).filter(|code| *code != 0);
     let (Some(end), Some(code)) = (end, code) else {
-        return Err(CommandError::error(format!("pod {namespace}/{name} failed with unknown exit code")));
+        return Err(CommandError::error(format!(
+            "pod {namespace}/{name} failed with unknown exit code"
+        )));
     };
     let text = |field: &str| end[field].as_str().unwrap_or_default();
     let says =

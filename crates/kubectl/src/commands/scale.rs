@@ -83,7 +83,9 @@ fn send(call: &Invocation<'_>, info: &Info, replicas: i64, dry_run: DryRun) -> R
         let scale = call.server()?.get(&path)?;
         let now = scale["spec"]["replicas"].as_i64().unwrap_or(0);
         if expected >= 0 && now != expected {
-            return Err(CommandError::error(format!("Expected replicas to be {expected}, was {now}")));
+            return Err(CommandError::error(format!(
+                "Expected replicas to be {expected}, was {now}"
+            )));
         }
         let current = scale["metadata"]["resourceVersion"].as_str().unwrap_or_default();
         if !version.is_empty() && current != version {

@@ -53,8 +53,9 @@ fn objects(call: &Invocation<'_>, words: &[String]) -> Result<Vec<Info>> {
     if local && !words.is_empty() {
         return Err(CommandError::error(LOCAL_ONLY_FILES));
     }
-    let (infos, fails) =
-        call.select(words, BuilderOptions { fetch: !local, default_namespace: true, ..BuilderOptions::default() },
+    let (infos, fails) = call.select(
+        words,
+        BuilderOptions { fetch: !local, default_namespace: true, ..BuilderOptions::default() },
     )?;
     CommandError::collect(fails)?;
     Ok(infos)
@@ -119,7 +120,11 @@ fn change_all(
             match call.server()?.patch(&(info.path() + &query), sent, &patch) {
                 Ok(patched) => object = patched,
                 Err(fail) => {
-                    fails.push(CommandError::error(format!("{} {}", setting.failed, fail.message())));
+                    fails.push(CommandError::error(format!(
+                        "{} {}",
+                        setting.failed,
+                        fail.message()
+                    )));
                     continue;
                 }
             }

@@ -30,7 +30,8 @@ fn run(call: &Invocation<'_>) -> Result {
     let split = call.args().iter().position(is_change).unwrap_or(call.args().len());
     let (words, changes) = call.args().split_at(split);
     if words.is_empty() {
-        return Err(CommandError::error("one or more resources must be specified as <resource> <name>",
+        return Err(CommandError::error(
+            "one or more resources must be specified as <resource> <name>",
         ));
     }
     if changes.is_empty() {
@@ -66,7 +67,8 @@ fn run(call: &Invocation<'_>) -> Result {
     let dry_run = DryRun::of(call)?;
     let output = OutputFormat::of(call, false)?;
     let query = write_query(call, dry_run, "kubectl-taint")?;
-    let (infos, mut fails) = call.select(words, BuilderOptions { fetch: true, ..BuilderOptions::default() })?;
+    let (infos, mut fails) =
+        call.select(words, BuilderOptions { fetch: true, ..BuilderOptions::default() })?;
     for info in infos {
         match one(call, &info, &put, &remove, &query, dry_run) {
             Ok((object, done)) => output.print(call, &object, done)?,

@@ -2,7 +2,8 @@
 
 use object::Value;
 
-use super::{core::begin, describe_writer::DescribeWriter, either, format_time, number, text, workload,
+use super::{
+    core::begin, describe_writer::DescribeWriter, either, format_time, number, text, workload,
 };
 
 fn or_unset(value: &Value) -> String {

@@ -139,9 +139,9 @@ fn write(call: &Invocation<'_>, file: &str, text: &str) -> Result {
         return Ok(());
     }
     let path = Path::new(folder).join(file);
-    let failed =
-        |error: std::io::Error| {
-        CommandError::error(format!("{}: {}", path.display(), go_io_error(&error)))};
+    let failed = |error: std::io::Error| {
+        CommandError::error(format!("{}: {}", path.display(), go_io_error(&error)))
+    };
     if let Some(above) = path.parent() {
         std::fs::create_dir_all(above).map_err(failed)?;
     }

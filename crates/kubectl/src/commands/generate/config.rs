@@ -144,7 +144,10 @@ fn tls(call: &Invocation<'_>) -> Result {
     }
     let read = |file: &str| {
         fs::read(file).map_err(|error| {
-            CommandError::error(format!("Cannot read file {file}, open {file}: {}", go_io_error(&error)))
+            CommandError::error(format!(
+                "Cannot read file {file}, open {file}: {}",
+                go_io_error(&error)
+            ))
         })
     };
     let (cert, key) = (read(cert)?, read(key)?);
@@ -184,7 +187,8 @@ fn add(secret: &mut Value, key: &str, data: &[u8]) -> Result {
 fn sources(call: &Invocation<'_>) -> Result<Vec<(String, Vec<u8>)>> {
     let given = |flag: &str| !call.flags.all(flag).is_empty();
     if given("from-env-file") && (given("from-file") || given("from-literal")) {
-        return Err(CommandError::error("from-env-file cannot be combined with from-file or from-literal",
+        return Err(CommandError::error(
+            "from-env-file cannot be combined with from-file or from-literal",
         ));
     }
     let mut all = Vec::new();
@@ -229,9 +233,9 @@ fn file_source(source: &str, all: &mut Vec<(String, Vec<u8>)>) -> Result {
         }
         Some(pair) => pair,
     };
-    let failed =
-        |error: std::io::Error| {
-        CommandError::error(format!("error reading {path}: {}", go_io_error(&error)))};
+    let failed = |error: std::io::Error| {
+        CommandError::error(format!("error reading {path}: {}", go_io_error(&error)))
+    };
     let about = fs::metadata(path).map_err(failed)?;
     if !about.is_dir() {
         all.push((key.to_owned(), fs::read(path).map_err(failed)?));
@@ -254,9 +258,9 @@ fn file_source(source: &str, all: &mut Vec<(String, Vec<u8>)>) -> Result {
 }
 
 fn env_file(call: &Invocation<'_>, file: &str, all: &mut Vec<(String, Vec<u8>)>) -> Result {
-    let text = fs::read_to_string(file)
-        .map_err(|error| {
-        CommandError::error(format!("error reading {file}: {}", go_io_error(&error)))})?;
+    let text = fs::read_to_string(file).map_err(|error| {
+        CommandError::error(format!("error reading {file}: {}", go_io_error(&error)))
+    })?;
     for line in text.trim_start_matches('\u{feff}').lines().map(str::trim_start) {
         if line.is_empty() || line.starts_with('#') {
             continue;

@@ -31,9 +31,11 @@ pub(super) const SERVICE: Command = Command::group(
         Command::new("clusterip", &[WRITES, TCP, &[Flag::text("clusterip")]], |call| {
             service(call, "ClusterIP")
         }),
-        Command::new("nodeport", &[WRITES, TCP, &[Flag::new("node-port", FlagType::Int32)]], |call|
-            service(call, "NodePort")
-        ,),
+        Command::new(
+            "nodeport",
+            &[WRITES, TCP, &[Flag::new("node-port", FlagType::Int32)]],
+            |call| service(call, "NodePort"),
+        ),
         Command::new("loadbalancer", &[WRITES, TCP], |call| service(call, "LoadBalancer")),
         Command::new(
             "externalname",
@@ -212,7 +214,8 @@ fn ingress(call: &Invocation<'_>) -> Result {
         object["metadata"]["annotations"][name] = value.into();
     }
     if !default.is_empty() {
-        let wrong = || CommandError::error("default-backend should be in format servicename:serviceport");
+        let wrong =
+            || CommandError::error("default-backend should be in format servicename:serviceport");
         let (service, port) = default
             .split_once(':')
             .filter(|(s, p)| !s.is_empty() && !p.is_empty())
@@ -332,10 +335,9 @@ fn quota(call: &Invocation<'_>) -> Result {
                 "Invalid argument syntax {pair}, expected <resource>=<value>"
             )));
         };
-        let value: Quantity = value
-            .parse()
-            .map_err(|error: object::quantity::QuantityError| {
-            CommandError::error(error.to_string())})?;
+        let value: Quantity = value.parse().map_err(|error: object::quantity::QuantityError| {
+            CommandError::error(error.to_string())
+        })?;
         object["spec"]["hard"][name] = value.into();
     }
     let scopes: Vec<&str> =
@@ -355,11 +357,13 @@ fn disruption_budget(call: &Invocation<'_>) -> Result {
         call.flags.text("selector"),
     );
     if least.is_empty() && most.is_empty() {
-        return Err(CommandError::error("one of min-available or max-unavailable must be specified",
+        return Err(CommandError::error(
+            "one of min-available or max-unavailable must be specified",
         ));
     }
     if !least.is_empty() && !most.is_empty() {
-        return Err(CommandError::error("min-available and max-unavailable cannot be both specified",
+        return Err(CommandError::error(
+            "min-available and max-unavailable cannot be both specified",
         ));
     }
     if selector.is_empty() {
@@ -467,7 +471,8 @@ fn token(call: &Invocation<'_>) -> Result {
     }
     let path = format!("/api/v1/namespaces/{}/serviceaccounts/{name}/token", call.namespace()?);
     let failed = |fail: CommandError| {
-        CommandError::error(format!("failed to create token: {}", fail.message()))};
+        CommandError::error(format!("failed to create token: {}", fail.message()))
+    };
     let answer = call.server()?.post(&path, &request).map_err(failed)?;
     if !output.is_human() {
         return output.print_declared(call, &answer, "");

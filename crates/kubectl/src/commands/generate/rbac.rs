@@ -28,7 +28,10 @@ const SUBJECTS: &[Flag] = &[
 pub(super) const ROLE: Command = Command::new("role", &[WRITES, RULES], role);
 pub(super) const CLUSTER_ROLE: Command = Command::new(
     "clusterrole",
-    &[WRITES, RULES, &[Flag::new("non-resource-url", FlagType::StringSlice), Flag::text("aggregation-rule")],
+    &[
+        WRITES,
+        RULES,
+        &[Flag::new("non-resource-url", FlagType::StringSlice), Flag::text("aggregation-rule")],
     ],
     cluster_role,
 );
@@ -162,7 +165,8 @@ fn rules(call: &Invocation<'_>) -> Result<Vec<Value>> {
         let (group, plural) = if name == "*" {
             (String::new(), "*".to_owned())
         } else {
-            let found = call.resources()?.find(name).map_err(|fail| CommandError::Raw(fail.message()))?;
+            let found =
+                call.resources()?.find(name).map_err(|fail| CommandError::Raw(fail.message()))?;
             (found.group.clone(), found.plural.clone())
         };
         let full = if sub.is_empty() { plural } else { format!("{plural}/{sub}") };
@@ -204,7 +208,8 @@ fn role_binding(call: &Invocation<'_>) -> Result {
         (role, "") if !role.is_empty() => ("Role", role),
         ("", role) if !role.is_empty() => ("ClusterRole", role),
         _ => {
-            return Err(CommandError::error("exactly one of clusterrole or role must be specified",
+            return Err(CommandError::error(
+                "exactly one of clusterrole or role must be specified",
             ));
         }
     };

@@ -111,15 +111,19 @@ fn job(call: &Invocation<'_>) -> Result {
         object["spec"]["template"] = tree("{metadata: {}, spec: {restartPolicy: Never}}");
         object["spec"]["template"]["spec"]["containers"] = container(&name, image, command(call));
     } else {
-        let (infos, fails) =
-            call.select(&[from.to_owned()], crate::select::BuilderOptions { fetch: true, ..<_>::default() },
+        let (infos, fails) = call.select(
+            &[from.to_owned()],
+            crate::select::BuilderOptions { fetch: true, ..<_>::default() },
         )?;
         CommandError::collect(fails)?;
         let [info] = &infos[..] else {
             return Err(CommandError::error("--from must be an existing cronjob"));
         };
         if info.resource.kind != "CronJob" {
-            return Err(CommandError::error(format!("unknown object type *v1.{}", info.resource.kind)));
+            return Err(CommandError::error(format!(
+                "unknown object type *v1.{}",
+                info.resource.kind
+            )));
         }
         let cron = &info.object;
         let template = &cron["spec"]["jobTemplate"];
