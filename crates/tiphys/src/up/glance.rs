@@ -13,6 +13,7 @@ use super::{
     join::MEMBERSHIP,
     membership,
     ports::{KUBELET, Ports},
+    settle::ADMIN_CONTEXT,
 };
 use crate::commands::human_size;
 
@@ -71,7 +72,7 @@ fn client(layout: &Layout, settings: &Settings) -> Option<(Client, String)> {
         return Some((membership::client(&path, membership::KUBELET).ok()?, url));
     }
     let kubeconfig = Kubeconfig::read(&layout.path("kubeconfig/admin")).ok()?;
-    let client = Client::new(kubeconfig.config(None).ok()?.user_agent("tiphys"));
+    let client = Client::new(kubeconfig.config(Some(ADMIN_CONTEXT)).ok()?.user_agent("tiphys"));
     let address = std::net::SocketAddr::new(settings.node_ip, settings.port);
     Some((client, format!("https://{address}")))
 }
