@@ -31,6 +31,7 @@ mod runtime;
 mod server;
 mod source;
 mod statuses;
+pub mod sysctl;
 mod usage;
 mod volumes;
 
@@ -49,7 +50,7 @@ use std::{
 use ::runtime::{Cache, Context, Objects, Recorder, Reference, Severity};
 use api::core::{Node, Pod, Service};
 use client::Selection;
-use object::{Clock, Key, SystemClock};
+use object::{Clock, Key, SystemClock, Text};
 use tokio::{
     sync::{Notify, OnceCell, watch},
     time::{Instant, sleep},
@@ -189,8 +190,11 @@ pub async fn start(cx: &Context, mut config: Config) -> Result<Kubelet, Error> {
     if let Some(nodes) = &host.nodes {
         let weak = Arc::downgrade(&host);
         nodes.on_change(move |old, new| {
-            let range = |node: Option<&Node>| node.map(|node| node.spec().pod_cidr().to_owned());
-            if let Some(host) = weak.upgrade().filter(|_| range(old) != range(new)) {
+            let watched = |node: Option<&Node>| {
+                let spec = node?.spec();
+                Some((spec.pod_cidr().to_owned(), spec.unschedulable()))
+            };
+            if let Some(host) = weak.upgrade().filter(|_| watched(old) != watched(new)) {
                 host.node_changed.notify_one();
             }
         });
@@ -299,7 +303,8 @@ impl Host {
         for (name, amount) in node.status().allocatable().iter() {
             allocatable.insert(name.to_owned(), amount);
         }
-        judge(&Place { node: &node, allocatable: &allocatable, others, pressure })
+        let sysctls = &self.config.sysctls;
+        judge(&Place { node: &node, allocatable: &allocatable, others, pressure, sysctls })
     }
 
     pub(crate) fn pressure(&self) -> Vec<Pressure> {
@@ -328,8 +333,9 @@ impl Host {
     pub(crate) fn record_node_event(&self, severity: Severity, reason: &str, message: String) {
         tracing::debug!(reason, message);
         if let Some(recorder) = &self.recorder {
-            let node = node::as_registered(&self.config);
-            recorder.tell(Reference::to(&node), severity, reason, message);
+            let node = self.node().unwrap_or_else(|| node::as_registered(&self.config));
+            let about = Reference { resource_version: Text::default(), ..Reference::to(&node) };
+            recorder.tell(about, severity, reason, message);
         }
     }
 

@@ -111,8 +111,13 @@ mod tests {
         let amount = |n| Quantity::new(n, Format::DecimalSi);
         let allocatable = [("cpu".to_owned(), amount(2)), ("pods".to_owned(), amount(9))].into();
         let others = [pod("1")];
-        let place =
-            Place { node: &node, allocatable: &allocatable, others: &others, pressure: &[] };
+        let place = Place {
+            node: &node,
+            allocatable: &allocatable,
+            others: &others,
+            pressure: &[],
+            sysctls: &crate::sysctl::Allowlist::default(),
+        };
         grant(&pod("1"), &place).unwrap();
         let (reason, message) = grant(&pod("1500m"), &place).unwrap_err();
         assert_eq!(reason, "Deferred");

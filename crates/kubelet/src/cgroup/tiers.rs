@@ -146,6 +146,14 @@ pub(crate) fn start(host: &Arc<Host>) -> Result<(), Error> {
             host.record_node_event(Severity::Warning, "FailedNodeAllocatableEnforcement", why);
             sleep(RETRY).await;
         }
+        let mut messages = vec!["Updated Node Allocatable limit across pods".to_owned()];
+        let groups = host.config.reserved_groups.iter();
+        messages.extend(
+            groups.map(|one| format!("Updated limits on {} cgroup {}", one.name, one.path)),
+        );
+        for message in messages {
+            host.record_node_event(Severity::Normal, "NodeAllocatableEnforced", message);
+        }
     });
     Ok(())
 }
