@@ -8,7 +8,7 @@ use client::{Client, Kubeconfig};
 use controllers::{Config, Signing};
 use object::Value;
 use pki::Authority;
-use runtime::Context;
+use runtime::{Context, Election};
 
 use super::{
     duration,
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     controllers: Vec<String>,
     /// Each controller has a service account of its own.
     #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
-    use_service_account_credentials: bool,
+    pub(crate) use_service_account_credentials: bool,
     /// Nodes get ranges of pods' addresses.
     #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     allocate_node_cidrs: bool,
@@ -98,7 +98,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
         };
         let cx = Context::new(&client);
         serve(&cx, &flags.serving, flags.component()).await?;
-        lead(&cx, flags.election.election(NAME), move |part| start(part, &client));
+        lead(&cx, flags.election(), move |part| start(part, &client));
         wait_for_shutdown_signal().await?;
         cx.stop().await;
         Ok(())
@@ -106,6 +106,11 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
 }
 
 impl Arguments {
+    /// The election of a leader among several controller managers; none: this one runs alone.
+    pub(crate) fn election(&self) -> Option<Election> {
+        self.election.election(NAME)
+    }
+
     pub(crate) fn config(&self) -> anyhow::Result<Config> {
         let read = |path: &Option<PathBuf>, flag: &str| match path {
             Some(path) => {

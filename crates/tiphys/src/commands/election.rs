@@ -61,7 +61,7 @@ impl ElectionFlags {
 }
 
 /// Starts now, or whenever the election is won.
-pub(super) fn lead(
+pub(crate) fn lead(
     cx: &Context,
     election: Option<Election>,
     start: impl Fn(&Context) + Send + Sync + 'static,

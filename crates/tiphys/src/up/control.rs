@@ -12,8 +12,8 @@ use server::User;
 use sys::landlock::{self, Access};
 use tracing::info;
 
-use super::{Settings, components, sockets::Sockets};
-use crate::commands::ServingComponent as _;
+use super::{Settings, components, control_plane_role, sockets::Sockets};
+use crate::commands::{ServingComponent as _, lead};
 
 /// Where the data folder is to a process that could not go there by its path.
 const DATA: &str = "/proc/self/fd/3";
@@ -56,13 +56,20 @@ pub(crate) async fn run() -> Result<()> {
         parts.push(controllers(&running, &settings, listener).await?);
     }
     if let Some(listener) = sockets.scheduler {
-        let flags = components::scheduler(&settings, data)?;
+        let flags = components::scheduler(&settings, data, None)?;
         let client = as_user(&running, "system:kube-scheduler");
         let cx = Context::new(&client);
         let listener = tokio::net::TcpListener::from_std(listener)?;
         flags.serve_on(listener, &cx, &client).await.context("the scheduler's port")?;
-        scheduler::start(&cx, flags.config());
+        let config = flags.config();
+        lead(&cx, flags.election(), move |part| scheduler::start(part, config.clone()));
         parts.push(cx);
+    }
+    if !settings.disables("kubelet") {
+        let administrator = User::new("system:admin", &["system:masters", "system:authenticated"]);
+        let client = client::Config::pipe(running.pipe(administrator));
+        let client = Client::new(client.manager("tiphys").user_agent("tiphys"));
+        parts.push(control_plane_role::start(&client, &settings.node_name));
     }
     crate::commands::wait_for_shutdown_signal().await?;
     for part in parts {
@@ -85,17 +92,26 @@ async fn controllers(
     let authority =
         pki::Authority::from_pem(ca.certificate_pem().as_bytes(), ca.key_pem().as_bytes())?;
     let key = pki::Key::from_pem(tokens.to_pem().as_bytes())?;
-    let flags = components::controller_manager(settings, Path::new(DATA))?;
+    let flags = components::controller_manager(settings, Path::new(DATA), None)?;
     flags.serve_on(listener, &cx, &client).await.context("the controller manager's port")?;
     let longest = flags.cluster_signing_duration;
+    let given = flags.config()?;
+    let signing = controllers::Signing { authority: Arc::new(authority), longest };
+    let signer = Arc::new(pki::Signer::new(key, String::new()));
+    let root_ca = running.cluster.ca.certificate_pem();
     let config = controllers::Config {
-        signing: Some(controllers::Signing { authority: Arc::new(authority), longest }),
-        token_signer: Some(Arc::new(pki::Signer::new(key, String::new()))),
-        root_ca: running.cluster.ca.certificate_pem(),
-        ..flags.config()?
+        signing: given.signing.or(Some(signing)),
+        token_signer: given.token_signer.or(Some(signer)),
+        root_ca: if given.root_ca.is_empty() { root_ca } else { given.root_ca },
+        ..given
     };
-    let identity = |name: &str| account(running, name);
-    controllers::start(&cx, &config, &identity);
+    let (running, own) = (running.clone(), flags.use_service_account_credentials);
+    lead(&cx, flags.election(), move |part| {
+        controllers::start(part, &config, &|name| match own {
+            true => account(&running, name),
+            false => client.manager(name),
+        });
+    });
     Ok(cx)
 }
 

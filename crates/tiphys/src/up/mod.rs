@@ -12,6 +12,7 @@ pub(crate) mod check;
 mod clusters;
 mod components;
 pub(crate) mod control;
+mod control_plane_role;
 pub(crate) mod demo;
 pub(crate) mod down;
 mod failures;

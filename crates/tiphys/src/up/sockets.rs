@@ -51,8 +51,8 @@ impl Sockets {
             }
             Err(error) => return Err(error).with_context(|| format!("cannot listen on {address}")),
         };
-        let (scheduler, manager) =
-            (components::scheduler(settings, dir)?, components::controller_manager(settings, dir)?);
+        let scheduler = components::scheduler(settings, dir, None)?;
+        let manager = components::controller_manager(settings, dir, None)?;
         Ok(Self {
             scheduler: unless(settings.disables("scheduler"), scheduler.address())?,
             controller_manager: unless(settings.disables("controllers"), manager.address())?,
